@@ -1,0 +1,303 @@
+"""The contract between the engine and a policy.
+
+The engine is the law: it owns time, the queues, the KV ledger and the machine. A policy is the
+advice: asked at every decision point, it reads a view of the replica and returns a `Decision`.
+The engine checks each decision and refuses a wrong one; it never clips or repairs.
+
+A policy is two small classes in one file: a frozen `PolicySpec` that holds validated parameters,
+and a `Policy` that holds the state of one run.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, Flag, auto
+from typing import Final, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+
+class AllRunning(Enum):
+    """Type of `ALL_RUNNING`."""
+
+    ALL_RUNNING = "all-running"
+
+
+ALL_RUNNING: Final = AllRunning.ALL_RUNNING
+"""Every running request in running order: its listed chunk, or one token if it is a decode,
+until the step's token limit is used up."""
+
+
+class Release(Enum):
+    """When the tokens of a batch are delivered."""
+
+    PER_REQUEST = "per-request"
+    """At the end of the step that made them (streaming)."""
+    PER_BATCH = "per-batch"
+    """All of them when the last member of the batch is done; KV blocks are kept until then."""
+
+
+class Mode(Enum):
+    """What happens to the KV blocks of a preempted request."""
+
+    RECOMPUTE = "recompute"
+    """Blocks are freed and all known tokens are computed again; generated tokens are kept."""
+
+
+class Trigger(Flag):
+    """Events that led to a decision point; several may coincide."""
+
+    START = auto()
+    STEP_DONE = auto()
+    ARRIVAL = auto()
+    TIMER = auto()
+
+
+class Work(NamedTuple):
+    """Tokens that one request computes in a step (at least one)."""
+
+    rid: int
+    tokens: int
+
+
+class Shape(NamedTuple):
+    """Rows and columns charged for a padded step; it changes the cost, not the work."""
+
+    rows: int
+    cols: int
+
+
+class Plan(NamedTuple):
+    """The work of one step.
+
+    Attributes
+    ----------
+    decodes : ALL_RUNNING or tuple of int
+        Requests that compute one token. `ALL_RUNNING` names them without listing them.
+    chunks : tuple of Work
+        Prompt pieces, for running requests and for those admitted by the same decision.
+    shape : Shape, optional
+        Charged size of a padded batch. None: ragged, charged by its tokens.
+    release : Release
+        When the tokens are delivered.
+    steady : bool
+        Whether the same plan holds for the following steps as long as nobody arrives, finishes
+        or runs out of blocks. It allows the engine to run them in one go.
+    """
+
+    decodes: AllRunning | tuple[int, ...] = ()
+    chunks: tuple[Work, ...] = ()
+    shape: Shape | None = None
+    release: Release = Release.PER_REQUEST
+    steady: bool = False
+
+
+class Decision(NamedTuple):
+    """What the engine shall do now, applied in the order reject, preempt, admit, run.
+
+    Attributes
+    ----------
+    plan : Plan, optional
+        The step to run. None: sleep until the next event or `wake_at`.
+    admit : tuple of int
+        Waiting requests that join the running list, in this order.
+    reserve : tuple of (rid, tokens)
+        KV space that an admitted request holds from now to its end, used or not.
+    preempt : tuple of (rid, Mode)
+        Running requests that go back to the head of the waiting queue, one after the other.
+    reject : tuple of (rid, reason)
+        Waiting requests that are turned away.
+    wake_at : float, optional
+        Time in seconds of the next decision if no event comes first.
+    """
+
+    plan: Plan | None = None
+    admit: tuple[int, ...] = ()
+    reserve: tuple[tuple[int, int], ...] = ()
+    preempt: tuple[tuple[int, Mode], ...] = ()
+    reject: tuple[tuple[int, str], ...] = ()
+    wake_at: float | None = None
+
+
+class Limits(NamedTuple):
+    """What a policy promises never to exceed; the engine holds it to that."""
+
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int | None = None
+
+
+class RequestView(Protocol):
+    """What a policy may know of a request. The output length is not part of it."""
+
+    @property
+    def id(self) -> int:
+        """Number of the request in its run, in order of arrival."""
+
+    @property
+    def arrival(self) -> float:
+        """Time of arrival, seconds from the start of the run."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the prompt, at least 1."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Largest number of output tokens the client asked for, at least 1."""
+
+    @property
+    def priority(self) -> int:
+        """Smaller is more urgent."""
+
+    @property
+    def tenant(self) -> str:
+        """Client or class the request belongs to."""
+
+    @property
+    def size(self) -> int:
+        """Batch rows the request takes, usually 1."""
+
+    @property
+    def computed(self) -> int:
+        """Tokens whose keys and values are stored."""
+
+    @property
+    def generated(self) -> int:
+        """Output tokens so far."""
+
+    @property
+    def known(self) -> int:
+        """Tokens known so far: prompt and generated ones."""
+
+    @property
+    def remaining(self) -> int:
+        """Known tokens that are not computed; 1 for a decode."""
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the prompt is computed and just the newest token is missing."""
+
+
+class Queue(Protocol):
+    """The waiting requests, head first."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[RequestView]: ...
+
+    @property
+    def head(self) -> RequestView | None:
+        """The first one, or None."""
+
+
+class Running(Protocol):
+    """The running requests in order of admission."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[RequestView]: ...
+
+    @property
+    def num_decodes(self) -> int:
+        """How many are decodes. Constant time."""
+
+    @property
+    def partials(self) -> Iterable[RequestView]:
+        """Those that are not decodes, in running order. Constant time to get."""
+
+    def decodes_before(self, request: RequestView) -> int:
+        """Return how many decodes stand before `request` in running order."""
+
+
+class KvView(Protocol):
+    """The KV-cache ledger, read-only."""
+
+    @property
+    def total(self) -> int:
+        """Usable blocks."""
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in a block."""
+
+    @property
+    def decode_growth(self) -> int:
+        """Blocks that one more token for every running decode needs."""
+
+    def blocks_for(self, tokens: int) -> int:
+        """Return the number of blocks that hold `tokens` tokens."""
+
+    def held(self, request: RequestView) -> int:
+        """Return the number of blocks the request holds."""
+
+    def need(self, request: RequestView, tokens: int) -> int:
+        """Return how many more blocks the request needs to compute `tokens` more tokens."""
+
+
+class View(Protocol):
+    """What a policy sees of its replica at a decision point; read-only."""
+
+    @property
+    def now(self) -> float:
+        """Time in seconds from the start of the run."""
+
+    @property
+    def waiting(self) -> Queue:
+        """Requests that are not running, head of the queue first."""
+
+    @property
+    def running(self) -> Running:
+        """Requests that hold KV blocks, in order of admission."""
+
+    @property
+    def kv(self) -> KvView:
+        """The KV-cache ledger."""
+
+    @property
+    def max_model_len(self) -> int | None:
+        """Largest number of prompt and output tokens of a request; None: no limit."""
+
+
+class Policy(ABC):
+    """Decides what a replica does next; holds the state of one run.
+
+    Only `decide` is required. `on_submit` and `on_finish` are called only where a class overrides
+    them, so that a policy pays for what it uses.
+    """
+
+    needs_oracle: bool = False
+    limits: Limits = Limits()
+
+    @abstractmethod
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        """Return the next decision. Called whenever the replica is free and something happened."""
+
+    def on_submit(self, request: RequestView, view: View) -> str | None:
+        """Look at an arriving request: None accepts it, a text is the reason to reject it."""
+        return None
+
+    def on_finish(self, request: RequestView, view: View) -> None:
+        """Take note that a request left: it finished or was turned away."""
+        return
+
+
+class PolicySpec(BaseModel):
+    """Validated parameters of a policy; immutable, comparable, picklable.
+
+    A subclass adds its parameters as fields with their docstrings and builds a fresh `Policy` for
+    every run. A class of your own is used by its dotted name, ``kind: my_module:MyPolicy``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def build(self) -> Policy:
+        """Return a new decision maker that has seen nothing yet."""
+        raise NotImplementedError(f"{type(self).__name__} has to define build()")
+
+
+def total_size(requests: Sequence[RequestView]) -> int:
+    """Return the batch rows that the requests take together."""
+    return sum(request.size for request in requests)

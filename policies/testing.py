@@ -1,0 +1,143 @@
+"""A replica on paper: test a policy's decisions without an engine, a clock or a GPU."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from policies.base import RequestView
+
+
+@dataclass(slots=True)
+class ScriptedRequest:
+    """A request with every visible field free to set (`policies.base.RequestView`)."""
+
+    id: int
+    prompt_tokens: int = 1
+    arrival: float = 0.0
+    max_tokens: int = 1
+    priority: int = 0
+    tenant: str = ""
+    size: int = 1
+    computed: int = 0
+    generated: int = 0
+
+    @property
+    def known(self) -> int:
+        """Tokens known so far: prompt and generated ones."""
+        return self.prompt_tokens + self.generated
+
+    @property
+    def remaining(self) -> int:
+        """Known tokens that are not computed."""
+        return self.known - self.computed
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the prompt is computed and just the newest token is missing."""
+        return self.remaining == 1 and self.computed >= self.prompt_tokens
+
+
+class ScriptedQueue:
+    """Waiting or running requests in a fixed order."""
+
+    def __init__(self, requests: Iterable[RequestView]) -> None:
+        self._requests = list(requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[RequestView]:
+        return iter(self._requests)
+
+    @property
+    def head(self) -> RequestView | None:
+        """The first one, or None."""
+        return self._requests[0] if self._requests else None
+
+    @property
+    def num_decodes(self) -> int:
+        """How many are decodes."""
+        return sum(r.is_decode for r in self._requests)
+
+    @property
+    def partials(self) -> list[RequestView]:
+        """Those that are not decodes."""
+        return [r for r in self._requests if not r.is_decode]
+
+    def decodes_before(self, request: RequestView) -> int:
+        """Return how many decodes stand before `request`."""
+        return sum(r.is_decode for r in self._requests[: self._requests.index(request)])
+
+
+class ScriptedKv:
+    """A ledger in which each running request holds just the blocks of its computed tokens."""
+
+    def __init__(self, total: int, block_size: int, running: Iterable[RequestView]) -> None:
+        self.total = total
+        self.block_size = block_size
+        self._running = list(running)
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+        return self.total - sum(self.held(r) for r in self._running)
+
+    @property
+    def decode_growth(self) -> int:
+        """Blocks that one more token for every running decode needs."""
+        return sum(self.need(r, 1) for r in self._running if r.is_decode)
+
+    def blocks_for(self, tokens: int) -> int:
+        """Return the number of blocks that hold `tokens` tokens."""
+        return -(-tokens // self.block_size)
+
+    def held(self, request: RequestView) -> int:
+        """Return the number of blocks the request holds."""
+        return self.blocks_for(request.computed)
+
+    def need(self, request: RequestView, tokens: int) -> int:
+        """Return how many more blocks the request needs to compute `tokens` more tokens."""
+        return self.blocks_for(request.computed + tokens) - self.held(request)
+
+
+class ScriptedView:
+    """A replica in any state you like.
+
+    Parameters
+    ----------
+    now : float
+        Time in seconds.
+    waiting, running : list of int or ScriptedRequest
+        A number stands for a fresh request with a prompt of that many tokens that arrived at 0.
+        Numbers are given in order, waiting ones first.
+    num_blocks, block_size : int
+        Size of the KV cache.
+    max_model_len : int, optional
+        Largest number of prompt and output tokens.
+
+    Examples
+    --------
+    >>> view = ScriptedView(waiting=[4, 2], num_blocks=8, block_size=4)
+    >>> [r.prompt_tokens for r in view.waiting], view.kv.free
+    ([4, 2], 8)
+    """
+
+    def __init__(
+        self,
+        now: float = 0.0,
+        waiting: Iterable[int | ScriptedRequest] = (),
+        running: Iterable[int | ScriptedRequest] = (),
+        num_blocks: int = 2**20,
+        block_size: int = 16,
+        max_model_len: int | None = None,
+    ) -> None:
+        self.now = now
+        waiting, running = list(waiting), list(running)
+        self.waiting = ScriptedQueue(_request(i, item) for i, item in enumerate(waiting))
+        offset = len(waiting)
+        self.running = ScriptedQueue(_request(offset + i, item) for i, item in enumerate(running))
+        self.kv = ScriptedKv(num_blocks, block_size, self.running)
+        self.max_model_len = max_model_len
+
+
+def _request(number: int, item: int | ScriptedRequest) -> ScriptedRequest:
+    return ScriptedRequest(number, prompt_tokens=item) if isinstance(item, int) else item

@@ -1,0 +1,266 @@
+"""The command line: parses, calls, prints, exits. Heavy imports happen inside the commands."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from simulator.errors import RunError, UserError
+from simulator.settings import Nested, merge, read_text, shorthands, split_options
+
+if TYPE_CHECKING:
+    from simulator.observer import Observer
+    from simulator.result import Result
+
+OK, GATE_FAILED, WRONG_INPUT, RUN_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes."""
+
+app = App(
+    name="batchlab",
+    help="Simulate batching policies of LLM inference servers.",
+    help_format="plaintext",
+    help_formatter="plain",
+    version=lambda: version("batchlab"),
+    result_action="return_value",
+    help_epilogue=(
+        "Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 a run failed, 130 interrupted.\n"
+        "--debug after any command shows the traceback of an error."
+    ),
+)
+
+Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
+Flag = Annotated[bool, Parameter(negative="")]
+Settings = Annotated[Nested | None, Parameter(parse=False)]
+"""The dotted options; `main` hands them over."""
+
+
+@app.command
+def run(
+    spec: Path | None = None,
+    /,
+    *,
+    trace: Path | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    request_rate: Annotated[str | None, Parameter(name=["--request-rate", "--rate"])] = None,
+    num_requests: Annotated[str | None, Parameter(name=["--num-requests", "--num-prompts"])] = None,
+    goodput: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    seed: str | None = None,
+    out: Out = None,
+    force: Flag = False,
+    json: Flag = False,
+    settings: Settings = None,
+) -> int:
+    """Simulate one run and print its report.
+
+    Without arguments: 400 requests of the preset azure-conv-2023 under vllm-v1 on one H100.
+    Any key of the specification can be set as --section.key VALUE (sections: workload, policy,
+    engine, cost, measure); a flag wins over the file. `batchlab list policies` shows the keys.
+
+    Examples
+    --------
+      batchlab run
+      batchlab run --policy.kind vllm-v1 --policy.max-num-seqs 128 --trace FILE.csv -o results/a
+      batchlab run run.yaml --policy.max-wait-ms 20 --request-rate 4 --goodput ttft:500 tpot:50
+
+    Parameters
+    ----------
+    spec
+        YAML file with the specification.
+    trace
+        Request trace to replay (short for --workload.path).
+    gpu
+        GPU type (short for --cost.gpu).
+    model
+        Model (short for --cost.model).
+    request_rate
+        Mean requests per second; time is stretched to it.
+    num_requests
+        Number of requests.
+    goodput
+        Objectives in ms, such as ttft:500 tpot:50 e2el:5000.
+    seed
+        Root of all random streams.
+    out
+        Folder for tables, summary.json, spec.yaml and figures.
+    force
+        Replace an existing results folder.
+    json
+        Print one JSON object instead of the report.
+    """
+    from simulator.result import check_target
+    from simulator.run import simulate
+    from simulator.spec import RunSpec, parse_yaml
+
+    name = str(spec) if spec is not None else ""
+    data = parse_yaml(read_text(spec), name) if spec is not None else {}
+    data = merge(data, settings or {})
+    short = shorthands(
+        trace=trace,
+        gpu=gpu,
+        model=model,
+        request_rate=request_rate,
+        num_requests=num_requests,
+        goodput=goodput or (),
+        seed=seed,
+        workload=data.get("workload", {}),
+    )
+    run_spec = RunSpec.from_dict(merge(data, short), name)
+    if out is not None:
+        check_target(out, force)
+    with _progress("run") as watch:
+        result = simulate(run_spec, observers=watch)
+    _print_run(result, as_json=json)
+    if out is not None:
+        result.save(out, force=force)
+        print(f"Results in {out}", file=sys.stderr)
+    return OK
+
+
+@app.command
+def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0) -> int:
+    """Compare four ways to batch one trace at three loads, with tables and figures.
+
+    No batching, static batches, batches that wait for company, and continuous batching serve the
+    preset azure-conv-2023 on Llama-3.1-8B and one H100.
+
+    Examples
+    --------
+      batchlab demo
+      batchlab demo --out results/second --seed 1
+
+    Parameters
+    ----------
+    out
+        Folder for the results.
+    force
+        Replace an existing results folder.
+    seed
+        Root of all random streams.
+    """
+    from simulator import demo as main_job
+    from simulator.report import comparison_text
+    from simulator.result import check_target
+
+    assert out is not None
+    check_target(out, force)
+    runs = main_job.specs(seed)
+    print(main_job.describe())
+    with _progress("demo", main_job.num_requests(runs)) as watch:
+        results = main_job.run_all(runs, watch)
+    print(comparison_text(main_job.frame(results)))
+    print(main_job.FOOTNOTE)
+    main_job.save(results, out, force=force)
+    print(f"Results in {out}", file=sys.stderr)
+    return OK
+
+
+@app.command(name="list")
+def list_(
+    what: Literal["policies", "workloads", "gpus", "models", "costs"], /, *, json: Flag = False
+) -> int:
+    """List what can be chosen, with parameters, defaults and sources.
+
+    Examples
+    --------
+      batchlab list policies
+      batchlab list gpus --json
+
+    Parameters
+    ----------
+    what
+        Which list.
+    json
+        Print JSON instead of text.
+    """
+    from simulator.catalogue import CATALOGUES, as_text
+
+    rows = CATALOGUES[what]()
+    print(_as_json(rows) if json else as_text(rows))
+    return OK
+
+
+@app.command
+def schema() -> int:
+    """Print the JSON Schema of a run specification, for editors.
+
+    Examples
+    --------
+      batchlab schema > batchlab.schema.json
+    """
+    from simulator.spec import RunSpec
+
+    print(_as_json(RunSpec.model_json_schema()))
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        sys.exit(_dispatch(words))
+    except (CycloptsError, UserError) as error:
+        _fail(WRONG_INPUT, error, debug)
+    except RunError as error:
+        _fail(RUN_FAILED, error, debug)
+    except KeyboardInterrupt:
+        print("batchlab: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    """Parse a command line and run its command."""
+    rest, settings = split_options(words)
+    command, bound, ignored = app.parse_args(rest, print_error=False, exit_on_error=False)
+    if "settings" in ignored:
+        bound.arguments["settings"] = settings
+    elif settings:
+        section = next(iter(settings))
+        raise UserError(f"--{section}...: is an option of `batchlab run` only")
+    code = command(*bound.args, **bound.kwargs)
+    return code if isinstance(code, int) else OK
+
+
+def _fail(code: int, error: Exception, debug: bool) -> None:
+    """Say in one line what went wrong and exit."""
+    if debug:
+        raise error
+    text = " ".join(str(error).split())
+    print(f"batchlab: error: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+@contextmanager
+def _progress(what: str, total: int | None = None) -> "Iterator[tuple[Observer, ...]]":
+    """Show on a terminal how many requests are done, and afterwards how long it took."""
+    from tqdm import tqdm
+
+    from simulator.progress import Progress
+
+    started = time.perf_counter()
+    with tqdm(total=total, desc=what, unit="req", disable=None, leave=False) as bar:
+        yield (Progress(bar.update),)
+    print(f"Simulated in {time.perf_counter() - started:.1f} s", file=sys.stderr)
+
+
+def _print_run(result: "Result", *, as_json: bool) -> None:
+    from simulator.report import reproduce, run_text
+
+    if as_json:
+        print(_as_json(result.to_dict()))
+    else:
+        print(run_text(result))
+        print(f"Reproduce: {reproduce(result.spec)}")
+
+
+def _as_json(data: object) -> str:
+    import json
+
+    return json.dumps(data, indent=2, allow_nan=False)

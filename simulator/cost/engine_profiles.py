@@ -1,0 +1,94 @@
+"""What a serving engine adds to the time of the kernels: host work and eager prefill."""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from simulator.cost.names import look_up
+
+
+@dataclass(frozen=True)
+class EngineProfile:
+    """Time that an engine adds to the kernels of one step.
+
+    With `share` the fraction of the step's tokens that belong to prompts::
+
+        gpu  = kernels * (1 + prefill_factor * share)
+        host = host_ms + tp_doubling_ms * log2(tp) + host_ms_per_sequence * rows
+        step = gpu + host, or max(gpu, host) with overlap
+
+    Attributes
+    ----------
+    name : str
+        Name under which results quote the profile.
+    host_ms : float
+        Host time of every step on one GPU, ms, at least 0.
+    host_ms_per_sequence : float
+        Host time per batch row, ms, at least 0.
+    prefill_factor : float
+        Fraction added to the kernels of an all-prompt step (launch gaps outside the recorded
+        graphs), at least 0.
+    overlap : bool
+        True when the host prepares the next step while the GPU computes.
+    tp_doubling_ms : float
+        Host time added by each doubling of the number of GPUs, ms, at least 0.
+    source : str
+        What the values rest on.
+
+    Examples
+    --------
+    >>> ENGINE_PROFILES["generic"].host_seconds(tp=4)
+    0.0017
+    """
+
+    name: str
+    host_ms: float = 0.0
+    host_ms_per_sequence: float = 0.0
+    prefill_factor: float = 0.0
+    overlap: bool = False
+    tp_doubling_ms: float = 0.0
+    source: str = ""
+
+    def host_seconds(self, tp: int = 1) -> float:
+        """Return the host time in seconds of a step without rows, on `tp` GPUs (a power of 2)."""
+        return (self.host_ms + self.tp_doubling_ms * (tp.bit_length() - 1)) / 1e3
+
+
+_ALL = (
+    EngineProfile(
+        "generic",
+        host_ms=1.0,
+        prefill_factor=0.13,
+        tp_doubling_ms=0.35,
+        source="residuals of vLLM 0.12-0.19 and TensorRT-LLM 1.0rc3 runs against kernel sums",
+    ),
+    EngineProfile("ideal", source="kernel time only, no engine"),
+)
+
+ENGINE_PROFILES = MappingProxyType({profile.name: profile for profile in _ALL})
+"""Known engine profiles by name."""
+
+
+def find_engine_profile(name: str) -> EngineProfile:
+    """Return the engine profile of that name.
+
+    Parameters
+    ----------
+    name : str
+        Name, such as `generic`.
+
+    Returns
+    -------
+    EngineProfile
+        Its record.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown; the message offers the nearest names.
+
+    Examples
+    --------
+    >>> find_engine_profile("ideal").host_ms
+    0.0
+    """
+    return look_up("engine profile", name, ENGINE_PROFILES)

@@ -1,0 +1,318 @@
+"""One replica: asks its policy, checks the answer, charges the machine, applies the step.
+
+This is the plain stepper. It touches every request of every step and defines what a run means;
+anything faster has to give the same times, to the last bit.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from math import isfinite
+from typing import TypeVar
+
+from simpy.core import Environment
+from simpy.events import Event, Process
+
+from policies.base import Decision, Mode, Plan, Policy, Release, Trigger
+from simulator.clock import DECIDE, STEP_DONE, TIMER, At, Signal, up_to_grid
+from simulator.cost.base import CostModel
+from simulator.errors import PolicyStalled, RuleBroken, RunError
+from simulator.kv_cache import BlockManager
+from simulator.observer import Observer, StepRecord
+from simulator.queues import RunningList, WaitingQueue
+from simulator.request import Request, State
+from simulator.rules import Listed, check_lists, expand, padded, step_work
+from simulator.view import Oracle, ReplicaView
+
+Answer = TypeVar("Answer")
+
+_START, _STEP_DONE, _ARRIVAL, _TIMER = (
+    t.value for t in (Trigger.START, Trigger.STEP_DONE, Trigger.ARRIVAL, Trigger.TIMER)
+)
+_TRIGGERS = tuple(Trigger(bits) for bits in range(2 * _TIMER))
+"""Triggers by their bits: arithmetic on plain numbers is much faster than on flags."""
+
+
+class Engine:
+    """A replica and its SimPy process.
+
+    Parameters
+    ----------
+    env : simpy.Environment
+        Owns the clock.
+    policy : Policy
+        A fresh decision maker.
+    cost : CostModel
+        Gives the duration of a step in seconds.
+    kv : BlockManager
+        The KV ledger of this replica.
+    output_tokens : dict
+        Request number to its true output length; hidden from the policy.
+    max_model_len : int, optional
+        Largest number of prompt and output tokens of a request.
+    observers : sequence of Observer
+        Told what happens.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        cost: CostModel,
+        kv: BlockManager,
+        output_tokens: dict[int, int],
+        max_model_len: int | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.waiting = WaitingQueue()
+        self.running = RunningList()
+        self.kv = kv
+        self._env = env
+        self._policy = policy
+        self._cost = cost
+        self._output_tokens = output_tokens
+        self._observers = tuple(observers)
+        self._watchers = tuple(
+            o for o in self._observers if type(o).on_decision is not Observer.on_decision
+        )
+        oracle = Oracle(output_tokens) if policy.needs_oracle else None
+        self._view = ReplicaView(env, self.waiting, self.running, kv, max_model_len, oracle)
+        self._held: list[Request] = []
+        self._happened = _START
+        self._trigger = Trigger.START
+        self._wants_finish = type(policy).on_finish is not Policy.on_finish
+        self._wants_submit = type(policy).on_submit is not Policy.on_submit
+        self._asleep: Signal | None = None
+        self._timer: At | None = None
+
+    def start(self) -> Process:
+        """Start the process that runs the replica."""
+        return self._env.process(self._run())
+
+    def submit(self, request: Request) -> None:
+        """Take an arriving request; called at its arrival time."""
+        reason = None
+        if self._wants_submit:
+            reason = self._ask(self._policy.on_submit, request, self._view)
+        if reason is None:
+            self.waiting.append(request)
+            self._notice(_ARRIVAL)
+        else:
+            self._turn_away(request, reason)
+        for observer in self._observers:
+            observer.on_submit(request, self._env.now)
+
+    def unfinished(self) -> list[Request]:
+        """Return the requests that are still here."""
+        return [*self._held, *self.running, *self.waiting]
+
+    def check_done(self) -> None:
+        """Check that nothing was left behind when no event is due any more.
+
+        Raises
+        ------
+        PolicyStalled
+            If requests wait or run and the policy did not ask to be woken.
+        """
+        if len(self.waiting) or len(self.running) or self._held:
+            raise PolicyStalled(self._where("the policy plans nothing and no event is due"))
+
+    def _run(self) -> Generator[Event, None, None]:
+        yield At(self._env, 0.0, DECIDE)
+        while True:
+            if not self._happened:
+                self._asleep = Signal(self._env)
+                yield self._asleep
+            trigger = self._trigger = _TRIGGERS[self._happened]
+            self._happened, self._timer = 0, None
+            decision = self._ask(self._policy.decide, self._view, trigger)
+            work = self._apply(decision, trigger)
+            if decision.plan is None:
+                self._rest(decision)
+                continue
+            yield At(self._env, self._begin(work, decision.plan), STEP_DONE)
+            self._end(work, decision.plan)
+            self._happened |= _STEP_DONE
+            if self._env.peek() <= self._env.now:  # other events of this moment come first
+                yield At(self._env, 0.0, DECIDE)
+
+    def _notice(self, what: int) -> None:
+        """Remember an event, and wake the process up once all events of this moment are in."""
+        self._happened |= what
+        if self._asleep is not None:
+            self._asleep.fire(DECIDE)
+            self._asleep = None
+
+    def _rest(self, decision: Decision) -> None:
+        """Go without a plan: decide again if the lists changed, else wait for an event."""
+        if decision.admit or decision.preempt:
+            self._happened |= _START
+        elif decision.wake_at is not None:
+            now = self._env.now
+            if not (isfinite(decision.wake_at) and decision.wake_at > now):
+                raise RuleBroken(self._where(f"wake_at {decision.wake_at} is not in the future"))
+            self._timer = At(self._env, up_to_grid(decision.wake_at) - now, TIMER)
+            self._timer.callbacks.append(self._ring)
+
+    def _ring(self, timer: Event) -> None:
+        if timer is self._timer:
+            self._notice(_TIMER)
+
+    def _ask(self, question: Callable[..., Answer], *args: object) -> Answer:
+        """Call the policy; whatever it raises ends the run with the circumstances."""
+        try:
+            return question(*args)
+        except RunError:
+            raise
+        except Exception as error:
+            raise RunError(self._where(f"the policy raised {error!r}")) from error
+
+    def _where(self, what: str) -> str:
+        name = type(self._policy).__name__.lstrip("_")
+        return (
+            f"{name} at {self._env.now:.6f} s ({self._trigger.name}, {len(self.waiting)} waiting, "
+            f"{len(self.running)} running): {what}"
+        )
+
+    def _apply(self, decision: Decision, trigger: Trigger) -> Listed:
+        """Check a decision and carry it out, up to the step itself."""
+        try:
+            check_lists(decision, self.waiting, self.running)
+            for rid, reason in decision.reject:
+                self._turn_away(self._take(rid), reason)
+            for rid, mode in decision.preempt:
+                self._preempt(rid, mode)
+            reserve = dict(decision.reserve)
+            for rid in decision.admit:
+                self._admit(self._take(rid), reserve.get(rid, 0))
+            limit = self._policy.limits.max_num_seqs
+            if limit is not None and len(self.running) > limit:
+                raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
+            work: Listed = []
+            if decision.plan is not None:
+                work = expand(decision.plan, self.running, self._policy.limits)
+                for request, tokens in work:
+                    self.kv.hold(request.id, request.computed + tokens)
+        except RuleBroken as error:
+            raise RuleBroken(self._where(str(error))) from None
+        if self._watchers:
+            listed = [(request.id, tokens) for request, tokens in work]
+            for observer in self._watchers:
+                observer.on_decision(self._env.now, trigger, decision, listed)
+        return work
+
+    def _take(self, rid: int) -> Request:
+        request = self.waiting.pop(rid)
+        assert request is not None, "checked by check_lists"
+        return request
+
+    def _preempt(self, rid: int, mode: Mode) -> None:
+        assert mode is Mode.RECOMPUTE
+        request = self.running.get(rid)
+        assert request is not None, "checked by check_lists"
+        self.running.remove(request)
+        self.kv.release(rid)
+        request.drop()
+        self.waiting.push_front(request)
+
+    def _admit(self, request: Request, reserve: int) -> None:
+        request.state = State.RUNNING
+        self.running.append(request)
+        if reserve:
+            self.kv.hold(request.id, reserve)
+
+    def _turn_away(self, request: Request, reason: str) -> None:
+        request.state = State.REJECTED
+        request.reject_reason = reason
+        self._leave(request)
+
+    def _begin(self, listed: Listed, plan: Plan) -> float:
+        """Start the step; return its duration in seconds."""
+        now = self._env.now
+        work = step_work(listed)
+        try:
+            charged = padded(work, plan.shape)
+        except RuleBroken as error:
+            raise RuleBroken(self._where(str(error))) from None
+        duration = self._cost.step_time(charged)
+        if not (isfinite(duration) and duration > 0):
+            raise RunError(self._where(f"the cost model gives a step of {duration} s"))
+        duration = up_to_grid(duration)
+        for request, _ in listed:
+            if request.first_scheduled is None:
+                request.first_scheduled = now
+        record = StepRecord(
+            start=now,
+            end=now + duration,
+            num_decodes=work.num_decodes,
+            num_chunks=len(work.chunks),
+            chunk_tokens=work.num_tokens - work.num_decodes,
+            context_tokens=work.context_tokens,
+            charged_tokens=charged.num_tokens,
+            kv_used=self.kv.used,
+            num_waiting=len(self.waiting),
+            num_running=len(self.running),
+        )
+        for observer in self._observers:
+            observer.on_step(record)
+        return duration
+
+    def _end(self, listed: Listed, plan: Plan) -> None:
+        """Apply a finished step: store tokens, deliver the new ones, let finished requests go."""
+        delivered: list[Request] = []
+        for request, tokens in listed:
+            request.compute(tokens)
+            if request.computed == request.known:
+                request.generated += 1
+                request.known += 1
+                delivered.append(request)
+        self.running.refresh()
+        if plan.release is Release.PER_REQUEST:
+            self._deliver(delivered)
+        for request in delivered:
+            if request.generated == self._output_tokens[request.id]:
+                self.running.remove(request)
+                if plan.release is Release.PER_BATCH:
+                    request.state = State.HELD
+                    self._held.append(request)
+                else:
+                    self._finish(request)
+        if self._held and not len(self.running):
+            self._release_batch()
+
+    def _deliver(self, requests: Sequence[Request]) -> None:
+        """Hand one new token of each request to its client."""
+        now = self._env.now
+        gaps: dict[float, int] = {}
+        for request in requests:
+            if request.last_token is None:
+                request.first_token = now
+            else:
+                gap = now - request.last_token
+                gaps[gap] = gaps.get(gap, 0) + 1
+            request.last_token = now
+        if gaps:
+            for observer in self._observers:
+                observer.on_gaps(now, gaps)
+
+    def _release_batch(self) -> None:
+        """Hand all tokens of a finished batch to the clients at once."""
+        now = self._env.now
+        batch, self._held = self._held, []
+        at_once = sum(request.generated - 1 for request in batch)
+        if at_once:
+            for observer in self._observers:
+                observer.on_gaps(now, {0.0: at_once})
+        for request in batch:
+            request.first_token = request.last_token = now
+            self._finish(request)
+
+    def _finish(self, request: Request) -> None:
+        request.state = State.FINISHED
+        self.kv.release(request.id)
+        self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        request.finish = self._env.now
+        for observer in self._observers:
+            observer.on_leave(request, self._env.now)
+        if self._wants_finish:
+            self._ask(self._policy.on_finish, request, self._view)

@@ -1,0 +1,98 @@
+"""The engine's lists of record: the waiting queue and the running list."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+
+from policies.base import RequestView
+from simulator.request import Request
+
+
+class WaitingQueue:
+    """Waiting requests, head first; every change costs the same at any length."""
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[int, Request] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._requests.values())
+
+    def __contains__(self, rid: int) -> bool:
+        return rid in self._requests
+
+    @property
+    def head(self) -> Request | None:
+        """The first request, or None."""
+        return next(iter(self._requests.values()), None)
+
+    def append(self, request: Request) -> None:
+        """Put the request at the end."""
+        self._requests[request.id] = request
+
+    def push_front(self, request: Request) -> None:
+        """Put the request at the head."""
+        self._requests[request.id] = request
+        self._requests.move_to_end(request.id, last=False)
+
+    def pop(self, rid: int) -> Request | None:
+        """Take the request out; None if it does not wait."""
+        return self._requests.pop(rid, None)
+
+
+class RunningList:
+    """Running requests in order of admission, and which of them are not decodes."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, Request] = {}
+        self._partials: dict[int, Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._requests.values())
+
+    @property
+    def num_decodes(self) -> int:
+        """How many are decodes."""
+        return len(self._requests) - len(self._partials)
+
+    @property
+    def partials(self) -> Collection[Request]:
+        """Those that are not decodes, in running order."""
+        return self._partials.values()
+
+    def decodes_before(self, request: RequestView) -> int:
+        """Return how many decodes stand before `request` in running order."""
+        count = 0
+        for rid in self._requests:
+            if rid == request.id:
+                return count
+            count += rid not in self._partials
+        raise KeyError(request.id)
+
+    def get(self, rid: int) -> Request | None:
+        """Return the running request of that number, or None."""
+        return self._requests.get(rid)
+
+    def append(self, request: Request) -> None:
+        """Let a request join at the end."""
+        self._requests[request.id] = request
+        if not request.is_decode:
+            self._partials[request.id] = request
+
+    def is_partial(self, rid: int) -> bool:
+        """Whether the running request is not a decode."""
+        return rid in self._partials
+
+    def refresh(self) -> None:
+        """Let those that have caught up count as decodes."""
+        for request in [r for r in self._partials.values() if r.is_decode]:
+            del self._partials[request.id]
+
+    def remove(self, request: Request) -> None:
+        """Take a request out."""
+        del self._requests[request.id]
+        self._partials.pop(request.id, None)

@@ -1,0 +1,180 @@
+"""Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.base import Decision, Trigger
+from simulator.observer import Observer, StepRecord
+from simulator.request import Request, State
+
+Columns = dict[str, NDArray[np.generic]]
+"""A table: column name to array, all of one length."""
+
+REQUEST_COLUMNS = {
+    "request_id": np.int64,
+    "arrival_s": np.float64,
+    "first_scheduled_s": np.float64,
+    "first_token_s": np.float64,
+    "last_token_s": np.float64,
+    "finish_s": np.float64,
+    "prompt_tokens": np.int64,
+    "output_tokens": np.int64,
+    "target_output_tokens": np.int64,
+    "max_tokens": np.int64,
+    "recomputed_tokens": np.int64,
+    "num_preemptions": np.int64,
+    "priority": np.int64,
+    "tenant": np.str_,
+    "state": np.str_,
+    "reject_reason": np.str_,
+    "replica": np.int64,
+}
+"""Columns of the requests table. Times not reached are NaN."""
+
+STEP_COLUMNS = {
+    "replica": np.int64,
+    "start_s": np.float64,
+    "end_s": np.float64,
+    "num_steps": np.int64,
+    "first_step_s": np.float64,
+    "last_step_s": np.float64,
+    "decode_rows": np.int64,
+    "prefill_chunks": np.int64,
+    "prefill_tokens": np.int64,
+    "context_tokens": np.int64,
+    "useful_tokens": np.int64,
+    "charged_tokens": np.int64,
+    "kv_blocks_used": np.int64,
+    "num_waiting": np.int64,
+    "num_running": np.int64,
+}
+"""Columns of the steps table; a row is a step, or a run of equal steps."""
+
+GAP_COLUMNS = {"time_s": np.float64, "gap_s": np.float64, "count": np.int64}
+"""Columns of the gaps table: `count` tokens came at `time_s`, `gap_s` after their predecessor."""
+
+
+class TableRecorder(Observer):
+    """Keeps the three tables of one replica.
+
+    Parameters
+    ----------
+    output_tokens : dict
+        Request number to the output length it asks for.
+    replica : int
+        Number of the replica.
+    """
+
+    def __init__(self, output_tokens: dict[int, int], replica: int = 0) -> None:
+        self._output_tokens = output_tokens
+        self._replica = replica
+        self._requests: list[tuple[object, ...]] = []
+        self._steps: list[tuple[object, ...]] = []
+        self._gaps: list[tuple[float, float, int]] = []
+
+    def on_step(self, step: StepRecord) -> None:
+        """Add a row to the steps table."""
+        duration = step.end - step.start
+        useful = step.num_decodes + step.chunk_tokens
+        self._steps.append(
+            (
+                self._replica,
+                step.start,
+                step.end,
+                1,
+                duration,
+                duration,
+                step.num_decodes,
+                step.num_chunks,
+                step.chunk_tokens,
+                step.context_tokens,
+                useful,
+                step.charged_tokens,
+                step.kv_used,
+                step.num_waiting,
+                step.num_running,
+            )
+        )
+
+    def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
+        """Add rows to the gaps table."""
+        for gap, count in gaps.items():
+            self._gaps.append((now, gap, count))
+
+    def on_leave(self, request: Request, now: float) -> None:
+        """Add a row to the requests table."""
+        self._requests.append(self._row(request))
+
+    def tables(self, unfinished: Iterable[Request] = ()) -> dict[str, Columns]:
+        """Return the tables; requests that never left are rows too, without a finish time."""
+        rows = self._requests + [self._row(request) for request in unfinished]
+        rows.sort(key=lambda row: row[0])  # type: ignore[arg-type, return-value]
+        return {
+            "requests": _columns(rows, REQUEST_COLUMNS),
+            "steps": _columns(self._steps, STEP_COLUMNS),
+            "gaps": _columns(self._gaps, GAP_COLUMNS),
+        }
+
+    def _row(self, request: Request) -> tuple[object, ...]:
+        left = request.state in (State.FINISHED, State.REJECTED)
+        return (
+            request.id,
+            request.arrival,
+            _or_nan(request.first_scheduled),
+            _or_nan(request.first_token),
+            _or_nan(request.last_token),
+            _or_nan(request.finish),
+            request.prompt_tokens,
+            request.generated if request.first_token is not None else 0,
+            self._output_tokens[request.id],
+            request.max_tokens,
+            request.recomputed_tokens,
+            request.preemptions,
+            request.priority,
+            request.tenant,
+            request.state.value if left else "unfinished",
+            request.reject_reason,
+            self._replica,
+        )
+
+
+class DecisionLog(Observer):
+    """Lists every decision that did something: what a policy did, without when it took how long.
+
+    Examples
+    --------
+    >>> log = DecisionLog()
+    >>> log.on_decision(0.0, Trigger.ARRIVAL, Decision(admit=(0,)), [(0, 5)])
+    >>> log.lines
+    ['0.000000000 admit 0 | 0:5']
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def on_decision(
+        self, now: float, trigger: Trigger, decision: Decision, work: list[tuple[int, int]]
+    ) -> None:
+        """Write one line for a decision that is not empty."""
+        parts = [f"{now:.9f}"]
+        parts += [f"reject {rid}" for rid, _ in decision.reject]
+        parts += [f"preempt {rid}" for rid, _ in decision.preempt]
+        parts += [f"admit {rid}" for rid in decision.admit]
+        if work:
+            parts.append("| " + " ".join(f"{rid}:{tokens}" for rid, tokens in work))
+        if len(parts) > 1:
+            self.lines.append(" ".join(parts))
+
+
+def _or_nan(time: float | None) -> float:
+    return float("nan") if time is None else time
+
+
+def _columns(rows: Sequence[tuple[object, ...]], types: Mapping[str, type]) -> Columns:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(types)
+    return {
+        name: np.array(column, dtype=dtype)
+        for (name, dtype), column in zip(types.items(), columns, strict=True)
+    }

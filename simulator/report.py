@@ -1,0 +1,235 @@
+"""Results as text: the table of one run in the layout of vLLM's benchmark, and of several runs."""
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from simulator.cost.spec import TableSpec
+from simulator.metrics import Metrics
+from simulator.spec import RunSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simulator.result import Result
+
+WIDTH = 74
+
+LATENCY_TITLES = {
+    "ttft": "Time to First Token",
+    "tpot": "Time per Output Token (excl. 1st token)",
+    "itl": "Time between Tokens (all gaps, pooled)",
+    "e2el": "End-to-end Latency",
+    "queue": "Queueing Delay",
+}
+"""Latency name to its heading."""
+
+
+def run_text(result: "Result") -> str:
+    """Return the report of one run; the same run gives the same text."""
+    metrics = result.metrics
+    lines = [_headline(result), *_counts(metrics), *_rates(result.spec, metrics)]
+    for name, title in LATENCY_TITLES.items():
+        lines += [f" {title} ".center(WIDTH, "-"), *_latency(name, metrics)]
+    lines += ["-" * WIDTH, *_machine(metrics), "=" * WIDTH]
+    lines += [f"Warning: {warning}." for warning in result.warnings]
+    return "\n".join(lines)
+
+
+def parameters(spec: RunSpec) -> str:
+    """Return the policy and its parameters in one line.
+
+    Examples
+    --------
+    >>> parameters(RunSpec(policy={"kind": "window-pull", "max_batch_size": 4}))
+    'window-pull (max_batch_size=4)'
+    """
+    fields = spec.policy.model_dump(mode="json", exclude={"kind"}, exclude_defaults=True)
+    given = ", ".join(f"{key}={value}" for key, value in fields.items())
+    return f"{spec.policy_kind} ({given or 'defaults'})"
+
+
+def machine(spec: RunSpec) -> str:
+    """Return the cost model in one line.
+
+    Examples
+    --------
+    >>> machine(RunSpec())
+    'llama-3.1-8b on h100 (table, engine profile generic)'
+    """
+    cost = spec.cost
+    if isinstance(cost, TableSpec):
+        gpus = f"{cost.tp} x {cost.gpu}" if cost.tp > 1 else cost.gpu
+        return f"{cost.model} on {gpus} (table, engine profile {cost.engine_profile})"
+    fields = cost.model_dump(mode="json", exclude={"kind"})
+    return f"{cost.kind} cost ({', '.join(f'{key}={value}' for key, value in fields.items())})"
+
+
+def reproduce(spec: RunSpec) -> str:
+    """Return the command that gives the same output.
+
+    Examples
+    --------
+    >>> reproduce(RunSpec(seed=3, policy="static"))
+    'batchlab run --policy.kind static --seed 3'
+    """
+    default = RunSpec().to_dict()
+    words = ["batchlab run"]
+    for section, value in spec.to_dict().items():
+        if value != default[section]:
+            words += _options(f"--{section}", value, default[section])
+    return " ".join(words)
+
+
+def _options(prefix: str, value: object, default: object) -> list[str]:
+    """Spell out the keys of a section that differ from the default."""
+    if not isinstance(value, dict):
+        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        return [prefix, shlex.quote(text)]
+    known = default if isinstance(default, dict) else {}
+    if value.get("kind") != known.get("kind"):
+        known = {}  # another kind has defaults of its own
+    words: list[str] = []
+    for key, below in value.items():
+        if key not in known or known[key] != below:
+            words += _options(f"{prefix}.{key.replace('_', '-')}", below, known.get(key))
+    return words
+
+
+def _headline(result: "Result") -> str:
+    spec = result.spec
+    title = f" Simulation result: {parameters(spec)} ".center(WIDTH, "=")
+    return f"{title}\n{result.trace.provenance['source']}; {machine(spec)}; seed {spec.seed}"
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label + ':':<46}{text}"
+
+
+def _counts(metrics: Metrics) -> list[str]:
+    counts = [str(metrics[key]) for key in ("completed", "rejected", "unfinished")]
+    return [
+        _line("Requests completed / rejected / unfinished", " / ".join(counts)),
+        _line(
+            "Measured from / for (s)",
+            f"{number(metrics['warmup_s'])} / {number(metrics['duration_s'])}",
+        ),
+        _line(
+            "Input / output tokens",
+            f"{metrics['total_input_tokens']} / {metrics['total_output_tokens']}",
+        ),
+    ]
+
+
+def _rates(spec: RunSpec, metrics: Metrics) -> list[str]:
+    goodput = spec.measure.goodput
+    lines = [
+        _line(
+            "Request rate configured / realised (req/s)",
+            f"{number(metrics['request_rate'], 3)} / {number(metrics['realised_rate'], 3)}",
+        ),
+        _line("Request throughput (req/s)", number(metrics["request_throughput"], 3)),
+        _line("Output token throughput (tok/s)", number(metrics["output_throughput"])),
+        _line("Total token throughput (tok/s)", number(metrics["total_token_throughput"])),
+    ]
+    if goodput is not None:
+        limits = goodput.model_dump(exclude_none=True)
+        bounds = ", ".join(f"{key.removesuffix('_ms')} <= {v:g} ms" for key, v in limits.items())
+        text = f"{number(metrics['request_goodput'], 3)}, {number(metrics['slo_attainment'], 3)}"
+        lines.append(_line("Request goodput (req/s), attainment", f"{text} [{bounds}]"))
+    return lines
+
+
+def _latency(name: str, metrics: Metrics) -> list[str]:
+    suffix = f"_{name}_ms"
+    keys = [key for key in metrics if key.endswith(suffix) and key != f"std{suffix}"]
+    statistics = [key.removesuffix(suffix) for key in keys]
+    label = " / ".join("Mean" if s == "mean" else s.capitalize() for s in statistics)
+    values = " / ".join(number(metrics[key]) for key in keys)
+    return [
+        _line(f"{label} (ms)", values),
+        _line("Samples", str(metrics[f"num_samples_{name}"])),
+    ]
+
+
+def _machine(metrics: Metrics) -> list[str]:
+    def show(key: str, digits: int = 2) -> str:
+        return number(metrics[key], digits)
+
+    return [
+        f"GPU busy {show('busy_fraction')}   mean batch {show('mean_batch_size', 1)}   "
+        f"mean step {show('mean_step_ms')} ms   steps {metrics['num_steps']}",
+        f"KV used mean/max {show('kv_usage_mean')}/{show('kv_usage_max')}   "
+        f"preemptions {metrics['num_preemptions']}   padding {show('padding_fraction')}   "
+        f"waiting {show('mean_num_waiting')}   running {show('mean_num_running')}",
+    ]
+
+
+def number(value: float | int | None, digits: int = 1) -> str:
+    """Return a number with fixed digits, or n/a.
+
+    Examples
+    --------
+    >>> number(2.345, 2), number(None)
+    ('2.35', 'n/a')
+    """
+    return "n/a" if value is None else f"{value:.{digits}f}"
+
+
+COMPARISON = {
+    "policy": "policy",
+    "request_rate": "req/s asked",
+    "request_throughput": "req/s done",
+    "output_throughput": "tok/s",
+    "p50_ttft_ms": "TTFT p50",
+    "p99_ttft_ms": "p99",
+    "p50_itl_ms": "TBT p50",
+    "p99_itl_ms": "p99 ",
+    "p50_queue_ms": "queue p50",
+    "p99_queue_ms": "p99  ",
+    "busy_fraction": "busy",
+    "mean_batch_size": "batch",
+    "padding_fraction": "padding",
+    "slo_attainment": "SLO met",
+    "unfinished": "left",
+}
+"""Column of a comparison to its heading."""
+
+_DIGITS = {
+    "busy_fraction": 2,
+    "padding_fraction": 2,
+    "slo_attainment": 2,
+    "request_rate": 2,
+    "request_throughput": 2,
+    "output_throughput": 0,
+    "unfinished": 0,
+    "p50_itl_ms": 1,
+    "p99_itl_ms": 1,
+    "mean_batch_size": 1,
+}
+
+
+def comparison_text(frame: "pd.DataFrame", headings: Mapping[str, str] = COMPARISON) -> str:
+    """Return several runs as one table, latencies in milliseconds.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        One row a run, with the columns of `headings`.
+    """
+    from tabulate import tabulate
+
+    rows = [
+        [_cell(key, value) for key, value in zip(headings, row, strict=True)]
+        for row in frame[list(headings)].itertuples(index=False)
+    ]
+    align = ["left"] + ["right"] * (len(headings) - 1)
+    table = tabulate(rows, list(headings.values()), colalign=align, disable_numparse=True)
+    return str(table)
+
+
+def _cell(key: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    missing = value is None or value != value
+    return number(None if missing else float(value), _DIGITS.get(key, 0))  # type: ignore[arg-type]

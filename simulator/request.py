@@ -1,0 +1,101 @@
+"""The life of a request inside a run."""
+
+from enum import Enum
+
+from simulator.clock import to_grid
+from workloads.request import RequestSpec
+
+
+class State(Enum):
+    """Where a request stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    HELD = "held"
+    """Done, but its batch is not: tokens and blocks are released with the batch."""
+    FINISHED = "finished"
+    REJECTED = "rejected"
+
+
+class Request:
+    """Run-time state of one request, as policies may see it; only the engine changes it.
+
+    The output length is not here: it stays with the engine (see `policies.base.RequestView`).
+
+    Parameters
+    ----------
+    spec : RequestSpec
+        The row of the workload.
+    """
+
+    __slots__ = (
+        "arrival",
+        "computed",
+        "finish",
+        "first_scheduled",
+        "first_token",
+        "generated",
+        "id",
+        "known",
+        "last_token",
+        "max_tokens",
+        "peak_computed",
+        "preemptions",
+        "priority",
+        "prompt_tokens",
+        "recomputed_tokens",
+        "reject_reason",
+        "size",
+        "state",
+        "tenant",
+    )
+
+    def __init__(self, spec: RequestSpec) -> None:
+        self.id = spec.id
+        self.arrival = to_grid(spec.arrival)
+        self.prompt_tokens = spec.prompt_tokens
+        self.max_tokens = spec.max_tokens
+        self.priority = spec.priority
+        self.tenant = spec.tenant
+        self.size = spec.size
+        self.state = State.WAITING
+        self.computed = 0
+        self.generated = 0
+        self.known = spec.prompt_tokens
+        self.preemptions = 0
+        self.peak_computed = 0
+        self.recomputed_tokens = 0
+        self.first_scheduled: float | None = None
+        self.first_token: float | None = None
+        self.last_token: float | None = None
+        self.finish: float | None = None
+        self.reject_reason = ""
+
+    @property
+    def remaining(self) -> int:
+        """Known tokens that are not computed."""
+        return self.known - self.computed
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the prompt is computed and just the newest token is missing."""
+        return self.known - self.computed == 1 and self.computed >= self.prompt_tokens
+
+    def compute(self, tokens: int) -> None:
+        """Store `tokens` more tokens; those lost in a preemption count as computed again."""
+        if self.computed < self.peak_computed:
+            self.recomputed_tokens += min(self.peak_computed - self.computed, tokens)
+        self.computed += tokens
+
+    def drop(self) -> None:
+        """Lose all stored tokens, keep the generated ones, and wait again."""
+        self.peak_computed = max(self.peak_computed, self.computed)
+        self.computed = 0
+        self.preemptions += 1
+        self.state = State.WAITING
+
+    def __repr__(self) -> str:
+        return (
+            f"<Request {self.id} {self.state.value}: {self.computed} of {self.known} tokens "
+            f"computed, {self.generated} generated>"
+        )

@@ -1,0 +1,282 @@
+"""What a run leaves: tables, metrics, warnings, and files that say where they come from."""
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulator.errors import UserError
+from simulator.metrics import Metrics, summarise
+from simulator.recorder import Columns
+from simulator.spec import RunSpec
+from workloads.spec import SyntheticWorkload
+from workloads.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+MANIFEST = "manifest.json"
+"""The file that marks a folder as ours."""
+
+
+class Result:
+    """Tables and metrics of one run.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        What was simulated.
+    replication : int
+        Index of the replication.
+    tables : dict
+        The requests, steps and gaps columns.
+    trace : Trace
+        The workload that was served.
+    num_blocks : int or None
+        Usable KV blocks; None: no limit.
+    extrapolated_steps : int
+        Steps outside the calibrated range of the cost model.
+
+    Attributes
+    ----------
+    metrics : dict
+        Metric name to value, None where there are too few samples.
+    warnings : list of str
+        What changes the reading of the metrics.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        replication: int,
+        tables: dict[str, Columns],
+        trace: Trace,
+        num_blocks: int | None,
+        extrapolated_steps: int,
+    ) -> None:
+        self.spec = spec
+        self.replication = replication
+        self.tables = tables
+        self.trace = trace
+        self.num_blocks = num_blocks
+        self.extrapolated_steps = extrapolated_steps
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Metric name to value (see `simulator.metrics.summarise`)."""
+        metrics = summarise(self.tables, self.spec.measure, self.num_blocks)
+        asked = {"request_rate": offered_rate(self.spec, self.trace)}
+        return asked | metrics | {"extrapolated_steps": self.extrapolated_steps}
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What changes the reading of the metrics, one sentence each."""
+        metrics, found = self.metrics, list(self.trace.provenance["warnings"])
+        if metrics["unfinished"]:
+            found.append(
+                f"{metrics['unfinished']} of {metrics['num_requests']} requests were not finished "
+                "when the run was cut; latencies are of those that got there"
+            )
+        if metrics["rejected"]:
+            found.append(f"{metrics['rejected']} requests were rejected; they count as misses")
+        if self.extrapolated_steps:
+            found.append(
+                f"{self.extrapolated_steps} of {metrics['num_steps']} steps lie outside the "
+                "calibrated range of the cost model"
+            )
+        return found
+
+    @property
+    def requests(self) -> "pd.DataFrame":
+        """One row a request, with latencies in seconds."""
+        frame = self._frame("requests")
+        frame["queue_s"] = frame["first_scheduled_s"] - frame["arrival_s"]
+        frame["ttft_s"] = frame["first_token_s"] - frame["arrival_s"]
+        frame["e2e_s"] = (frame["last_token_s"] - frame["arrival_s"]).where(
+            frame["state"] == "finished"
+        )
+        gaps = (frame["output_tokens"] - 1).where(frame["output_tokens"] > 1)
+        frame["tpot_s"] = (frame["last_token_s"] - frame["first_token_s"]) / gaps
+        return frame
+
+    @property
+    def steps(self) -> "pd.DataFrame":
+        """One row a step, or run of equal steps."""
+        return self._frame("steps")
+
+    @property
+    def gaps(self) -> "pd.DataFrame":
+        """Times between the tokens of a request, with how often each occurred."""
+        return self._frame("gaps")
+
+    def summary(self) -> "pd.Series[Any]":
+        """Return the metrics as a series."""
+        import pandas as pd
+
+        return pd.Series(self.metrics, dtype=object, name=self.spec.policy_kind)
+
+    def _frame(self, table: str) -> "pd.DataFrame":
+        import pandas as pd
+
+        return pd.DataFrame(self.tables[table])
+
+    def __repr__(self) -> str:
+        m = self.metrics
+        return (
+            f"<Result {self.spec.policy_kind}, replication {self.replication}\n"
+            f"  requests: {m['completed']} completed, {m['rejected']} rejected, "
+            f"{m['unfinished']} unfinished, {_show(m['realised_rate'], '.3f')} per s\n"
+            f"  ttft p50 / p99: {_show(m.get('p50_ttft_ms'))} / {_show(m.get('p99_ttft_ms'))} ms"
+            f" of {m['num_samples_ttft']}\n"
+            f"  tbt p50 / p99: {_show(m.get('p50_itl_ms'))} / {_show(m.get('p99_itl_ms'))} ms"
+            f" of {m['num_samples_itl']}\n"
+            f"  busy {_show(m['busy_fraction'], '.2f')}, "
+            f"mean batch {_show(m['mean_batch_size'])}>"
+        )
+
+    def plot_ttft(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the distribution of the time to the first token; return the axes."""
+        from simulator import plots
+
+        return plots.latency_cdf([self], "ttft", ax)
+
+    def plot_tbt(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the distribution of the time between tokens; return the axes."""
+        from simulator import plots
+
+        return plots.latency_cdf([self], "tbt", ax)
+
+    def plot_timeline(self, what: str = "batch_size", ax: "Axes | None" = None) -> "Axes":
+        """Draw batch size, queue length, KV usage or utilisation over time; return the axes.
+
+        Parameters
+        ----------
+        what : {"batch_size", "num_waiting", "kv_usage", "utilisation"}
+        """
+        from simulator import plots
+
+        return plots.timeline([self], what, ax)
+
+    def save(self, folder: str | Path, *, force: bool = False) -> Path:
+        """Write the run to a folder, all of it or nothing.
+
+        Parameters
+        ----------
+        folder : path
+            Must not exist, unless `force`.
+        force : bool
+            Replace an existing results folder.
+
+        Raises
+        ------
+        UserError
+            If the folder exists or cannot be written.
+        """
+        with new_folder(folder, force=force) as temporary:
+            self.write(temporary)
+        return Path(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write all files into an existing folder."""
+        (folder / "spec.yaml").write_text(self.spec.to_yaml(), encoding="utf-8")
+        dump_json(folder / "summary.json", self.to_dict())
+        dump_json(folder / MANIFEST, self.manifest())
+        for name in self.tables:
+            frame = self.requests if name == "requests" else self._frame(name)
+            frame.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return metrics, warnings and specification as plain data."""
+        return {
+            "metrics": self.metrics,
+            "warnings": self.warnings,
+            "spec_sha256": self.spec.content_hash(),
+            "spec": self.spec.to_dict(),
+        }
+
+    def manifest(self) -> dict[str, Any]:
+        """Return where the numbers come from; nothing in it depends on the wall clock."""
+        return {
+            "kind": "run",
+            "spec_sha256": self.spec.content_hash(),
+            "seed": self.spec.seed,
+            "replication": self.replication,
+            "workload_sha256": self.trace.content_hash(),
+            "workload": self.trace.provenance,
+            "kv_blocks": self.num_blocks,
+            "versions": versions(),
+        }
+
+
+def offered_rate(spec: RunSpec, trace: Trace) -> float:
+    """Return the request rate that the workload asks for, per second."""
+    workload = spec.workload
+    if isinstance(workload, SyntheticWorkload):
+        return workload.arrivals.rate
+    return workload.request_rate or trace.rate
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that can change a number."""
+    names = ("batchlab", "simpy", "numpy", "pandas", "pydantic", "scipy")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+def dump_json(path: Path, data: object) -> None:
+    """Write JSON with stable bytes."""
+    path.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def new_folder(folder: str | Path, *, force: bool = False) -> Iterator[Path]:
+    """Give a temporary folder that takes the name `folder` at the end, or vanishes on failure.
+
+    Raises
+    ------
+    UserError
+        If the folder exists (and is not one of ours, or `force` is not set), or is not writable.
+    """
+    target = Path(folder)
+    check_target(target, force)
+    with _as_user_error(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        with _as_user_error(target):
+            yield temporary
+            os.chmod(temporary, 0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_target(target: Path, force: bool) -> None:
+    """Check before a long run that its results may be written."""
+    if not target.exists():
+        return
+    if not force:
+        raise UserError(f"{target}: exists already; choose another folder or add --force")
+    if not target.is_dir() or (any(target.iterdir()) and not (target / MANIFEST).exists()):
+        raise UserError(f"{target}: is not a results folder, so --force does not replace it")
+
+
+@contextmanager
+def _as_user_error(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def _show(value: object, form: str = ".1f") -> str:
+    return format(value, form) if isinstance(value, int | float) else "n/a"

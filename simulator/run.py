@@ -1,0 +1,147 @@
+"""The composition root: builds all parts of a run from its specification and runs it."""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from simpy.core import Environment
+from simpy.events import Event
+
+from simulator.clock import ARRIVAL, At
+from simulator.cost.models import find_model
+from simulator.cost.spec import TableSpec
+from simulator.engine import Engine
+from simulator.errors import UserError
+from simulator.kv_cache import BlockManager
+from simulator.observer import Observer
+from simulator.recorder import TableRecorder
+from simulator.request import Request
+from simulator.result import Result
+from simulator.spec import RunSpec
+from workloads.errors import WorkloadError
+from workloads.streams import Streams
+from workloads.trace import Trace
+
+DEFAULT_BUDGET = 8192
+"""Tokens in a step for which activation memory is set aside when the policy names no limit."""
+
+
+def simulate(spec: RunSpec, *, replication: int = 0, observers: Sequence[Observer] = ()) -> Result:
+    """Run a specification and return what happened.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        What to simulate.
+    replication : int
+        Index of the replication, at least 0. Each has its own random streams; the same index
+        under another policy meets the same requests.
+    observers : sequence of Observer
+        Told what happens while it happens.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    UserError
+        If the specification cannot be run, such as a request that never fits the KV cache.
+    RunError
+        If the policy breaks a rule, stalls or raises.
+
+    Examples
+    --------
+    >>> spec = RunSpec(
+    ...     workload={"arrivals": {"kind": "poisson", "request_rate": 2.0}, "num_requests": 50,
+    ...               "prompt_tokens": 8, "output_tokens": 4},
+    ...     policy="vllm-v1", cost={"kind": "fixed", "step_ms": 10})
+    >>> simulate(spec).metrics["completed"]
+    50
+    """
+    streams = Streams(spec.seed, replication)
+    num_blocks, max_model_len = machine_limits(spec)
+    try:
+        trace = spec.workload.build(streams, max_model_len)
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+    check_capacity(trace, num_blocks, spec.engine.block_size)
+    cost = spec.cost.build(streams("cost"))
+    output_tokens = dict(enumerate(trace.output_tokens.tolist()))
+    recorder = TableRecorder(output_tokens)
+    env = Environment()
+    engine = Engine(
+        env,
+        spec.policy.build(),
+        cost,
+        BlockManager(num_blocks, spec.engine.block_size),
+        output_tokens,
+        max_model_len,
+        (recorder, *observers),
+    )
+    engine.start()
+    env.process(_arrivals(env, trace, engine))
+    env.run(until=spec.measure.horizon_s)
+    if spec.measure.horizon_s is None:
+        engine.check_done()
+    return Result(
+        spec=spec,
+        replication=replication,
+        tables=recorder.tables(engine.unfinished()),
+        trace=trace,
+        num_blocks=num_blocks,
+        extrapolated_steps=cost.num_extrapolated,
+    )
+
+
+def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:
+    """Return KV blocks and context limit of a replica; None stands for no limit.
+
+    Raises
+    ------
+    UserError
+        If the model does not fit the GPU, or the context limit exceeds the model's.
+    """
+    engine, cost = spec.engine, spec.cost
+    if not isinstance(cost, TableSpec):
+        return engine.num_blocks, engine.max_model_len
+    limit = find_model(cost.model).max_context
+    if engine.max_model_len is not None and engine.max_model_len > limit:
+        raise UserError(
+            f"engine.max_model_len: {engine.max_model_len} exceeds the {limit} tokens of "
+            f"{cost.model}'s context"
+        )
+    num_blocks = engine.num_blocks
+    if num_blocks is None:
+        budget = spec.policy.build().limits.max_num_batched_tokens or DEFAULT_BUDGET
+        capacity = cost.kv_capacity(block_size=engine.block_size, max_num_batched_tokens=budget)
+        num_blocks = capacity.num_blocks
+    return num_blocks, engine.max_model_len or limit
+
+
+def check_capacity(trace: Trace, num_blocks: int | None, block_size: int) -> None:
+    """Check that every request fits the KV cache when it is alone.
+
+    Raises
+    ------
+    UserError
+        Naming the first request that does not.
+    """
+    if num_blocks is None:
+        return
+    stored = trace.prompt_tokens + trace.output_tokens - 1
+    too_long = np.flatnonzero(stored > num_blocks * block_size)
+    if len(too_long):
+        rid = int(too_long[0])
+        raise UserError(
+            f"workload: request {rid} (prompt {trace.prompt_tokens[rid]}, output "
+            f"{trace.output_tokens[rid]} tokens) can never fit the KV cache of {num_blocks} blocks "
+            f"of {block_size} tokens ({len(too_long)} of {len(trace)} requests cannot)"
+        )
+
+
+def _arrivals(env: Environment, trace: Trace, engine: Engine) -> Generator[Event, None, None]:
+    """SimPy process: hand each request to the engine at its time."""
+    for row in trace.requests():
+        request = Request(row)
+        yield At(env, request.arrival - env.now, ARRIVAL)
+        engine.submit(request)

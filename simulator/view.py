@@ -1,0 +1,79 @@
+"""What a policy sees of its replica: read-only windows on the engine's lists of record."""
+
+from typing import Protocol
+
+from policies.base import RequestView
+from simulator.kv_cache import BlockManager
+from simulator.queues import RunningList, WaitingQueue
+
+
+class Clock(Protocol):
+    """Anything that knows the time (a SimPy environment)."""
+
+    @property
+    def now(self) -> float:
+        """Seconds from the start of the run."""
+
+
+class LedgerView:
+    """The KV ledger as a policy sees it (`policies.base.KvView`)."""
+
+    __slots__ = ("_kv", "_running", "block_size", "blocks_for", "held", "need", "total")
+
+    def __init__(self, kv: BlockManager, running: RunningList) -> None:
+        self._kv = kv
+        self._running = running
+        self.total = kv.total
+        self.block_size = kv.block_size
+        self.blocks_for = kv.blocks_for
+        self.held = kv.held
+        self.need = kv.need
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+        return self._kv.free
+
+    @property
+    def decode_growth(self) -> int:
+        """Blocks that one more token for every running decode needs."""
+        need = self._kv.need
+        return sum(need(r, 1) for r in self._running if r.is_decode)
+
+
+class Oracle:
+    """True output lengths, for policies that declare `needs_oracle`."""
+
+    def __init__(self, output_tokens: dict[int, int]) -> None:
+        self._output_tokens = output_tokens
+
+    def output_tokens(self, request: RequestView) -> int:
+        """Return the number of tokens the request will generate."""
+        return self._output_tokens[request.id]
+
+
+class ReplicaView:
+    """A replica as its policy sees it (`policies.base.View`)."""
+
+    __slots__ = ("_clock", "kv", "max_model_len", "oracle", "running", "waiting")
+
+    def __init__(
+        self,
+        clock: Clock,
+        waiting: WaitingQueue,
+        running: RunningList,
+        kv: BlockManager,
+        max_model_len: int | None,
+        oracle: Oracle | None,
+    ) -> None:
+        self._clock = clock
+        self.waiting = waiting
+        self.running = running
+        self.kv = LedgerView(kv, running)
+        self.max_model_len = max_model_len
+        self.oracle = oracle
+
+    @property
+    def now(self) -> float:
+        """Time in seconds from the start of the run."""
+        return self._clock.now

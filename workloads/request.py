@@ -1,0 +1,75 @@
+"""One request as the workload asks it: an immutable row."""
+
+import math
+from dataclasses import dataclass
+
+from workloads.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """What one request asks for, and when.
+
+    Parameters
+    ----------
+    id : int
+        Position in the workload, counted from 0.
+    arrival : float
+        Time of arrival in seconds, 0 or more.
+    prompt_tokens : int
+        Length of the prompt in tokens, 1 or more.
+    output_tokens : int
+        Tokens that the request will truly generate, 1 or more. Hidden from policies.
+    max_tokens : int, default 0
+        Cap that the client asked for, at least `output_tokens`; 0 stands for exactly
+        `output_tokens`, that is a client who knows the length. Policies may see it.
+    priority : int, default 0
+        Smaller values go first where a policy looks at priorities.
+    tenant : str, default ''
+        Client or class the request belongs to.
+    size : int, default 1
+        Rows of a batch the request fills, 1 or more.
+    ttft_slo : float, optional
+        Longest time to the first token that still counts as good, in seconds.
+    tpot_slo : float, optional
+        Longest mean time per further token that still counts as good, in seconds.
+    deadline : float, optional
+        Moment of simulated time, in seconds, by which the request should be finished.
+
+    Raises
+    ------
+    WorkloadError
+        A value out of its range.
+
+    Examples
+    --------
+    >>> RequestSpec(0, arrival=0.5, prompt_tokens=100, output_tokens=20).max_tokens
+    20
+    """
+
+    id: int
+    arrival: float
+    prompt_tokens: int
+    output_tokens: int
+    max_tokens: int = 0
+    priority: int = 0
+    tenant: str = ""
+    size: int = 1
+    ttft_slo: float | None = None
+    tpot_slo: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.arrival < math.inf:
+            self._refuse("arrival", "a finite time of at least 0 s")
+        if self.prompt_tokens < 1 or self.output_tokens < 1 or self.size < 1:
+            fields = ("prompt_tokens", "output_tokens", "size")
+            self._refuse(next(name for name in fields if getattr(self, name) < 1), "at least 1")
+        if self.max_tokens == 0:
+            object.__setattr__(self, "max_tokens", self.output_tokens)
+        elif self.max_tokens < self.output_tokens:
+            self._refuse("max_tokens", f"at least output_tokens, {self.output_tokens}")
+
+    def _refuse(self, name: str, expected: str) -> None:
+        value = getattr(self, name)
+        raise WorkloadError(f"expected {expected} as {name} of request {self.id}", value=value)
