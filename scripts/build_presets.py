@@ -14,12 +14,12 @@ DATA = Path(__file__).parents[1] / "workloads" / "data"
 PRESETS = {
     "azure-conv-2023": (
         "azure_llm_2023/AzureLLMInferenceTrace_conv.csv.gz",
-        60.0,
+        12.0,
         {
             "source": "Azure LLM inference trace 2023, conversation (Azure/AzurePublicDataset);"
             " Patel et al., Splitwise, ISCA 2024",
             "licence": "CC-BY-4.0",
-            "made": "reduced to blocks of 60 s: counts and pairs of lengths without their order",
+            "made": "reduced to blocks of 12 s: counts and pairs of lengths without their order",
         },
     ),
 }

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -93,13 +93,13 @@ def run(
     json
         Print one JSON object instead of the report.
     """
-    from simulator.result import check_target
+    from simulator.result import new_folder
     from simulator.run import simulate
     from simulator.spec import RunSpec, parse_yaml
 
     name = str(spec) if spec is not None else ""
     data = parse_yaml(read_text(spec), name) if spec is not None else {}
-    data = merge(data, settings or {})
+    data = merge({**RunSpec().to_dict(), **data}, settings or {})
     short = shorthands(
         trace=trace,
         gpu=gpu,
@@ -108,17 +108,15 @@ def run(
         num_requests=num_requests,
         goodput=goodput or (),
         seed=seed,
-        workload=data.get("workload", {}),
+        workload=data["workload"],
     )
     run_spec = RunSpec.from_dict(merge(data, short), name)
-    if out is not None:
-        check_target(out, force)
-    with _progress("run") as watch:
-        result = simulate(run_spec, observers=watch)
+    with nullcontext() if out is None else new_folder(out, force=force) as folder:
+        with _progress("run") as watch:
+            result = simulate(run_spec, observers=watch)
+        if folder is not None:
+            result.write(folder)
     _print_run(result, as_json=json)
-    if out is not None:
-        result.save(out, force=force)
-        print(f"Results in {out}", file=sys.stderr)
     return OK
 
 
@@ -145,18 +143,18 @@ def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0)
     """
     from simulator import demo as main_job
     from simulator.report import comparison_text
-    from simulator.result import check_target
+    from simulator.result import new_folder
 
     assert out is not None
-    check_target(out, force)
     runs = main_job.specs(seed)
     print(main_job.describe())
-    with _progress("demo", main_job.num_requests(runs)) as watch:
-        results = main_job.run_all(runs, watch)
+    with new_folder(out, force=force) as folder:
+        with _progress("demo", main_job.num_requests(runs)) as watch:
+            results = main_job.run_all(runs, watch)
+        main_job.write(results, folder)
     print(comparison_text(main_job.frame(results)))
     print(main_job.FOOTNOTE)
-    main_job.save(results, out, force=force)
-    print(f"Results in {out}", file=sys.stderr)
+    print(f"Results in {out}")
     return OK
 
 

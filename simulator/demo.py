@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.observer import Observer
-from simulator.result import MANIFEST, Result, dump_json, new_folder, versions
+from simulator.result import MANIFEST, Result, dump_json, versions
 from simulator.run import simulate
 from simulator.spec import RunSpec
 
@@ -67,19 +67,17 @@ def frame(results: dict[str, Result]) -> "pd.DataFrame":
     )
 
 
-def save(results: dict[str, Result], folder: Path, *, force: bool) -> None:
-    """Write all runs, their comparison and figures to a folder, all of it or nothing."""
+def write(results: dict[str, Result], folder: Path) -> None:
+    """Write all runs, their comparison and figures into an existing folder."""
     table = frame(results)
-    with new_folder(folder, force=force) as temporary:
-        dump_json(temporary / MANIFEST, {"kind": "comparison", "versions": versions()})
-        summary = {name: result.metrics for name, result in results.items()}
-        dump_json(temporary / "summary.json", summary)
-        table.to_csv(temporary / "summary.csv", index=False)
-        for name, result in results.items():
-            below = temporary / "runs" / name
-            below.mkdir(parents=True)
-            result.write(below)
-        _figures(results, table, temporary / "figures")
+    dump_json(folder / MANIFEST, {"kind": "comparison", "versions": versions()})
+    dump_json(folder / "summary.json", {name: result.metrics for name, result in results.items()})
+    table.to_csv(folder / "summary.csv", index=False)
+    for name, result in results.items():
+        below = folder / "runs" / name
+        below.mkdir(parents=True)
+        result.write(below)
+    _figures(results, table, folder / "figures")
 
 
 def _figures(results: dict[str, Result], table: "pd.DataFrame", folder: Path) -> None:

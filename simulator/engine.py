@@ -13,7 +13,7 @@ from simpy.events import Event, Process
 
 from policies.base import Decision, Mode, Plan, Policy, Release, Trigger
 from simulator.clock import DECIDE, STEP_DONE, TIMER, At, Signal, up_to_grid
-from simulator.cost.base import CostModel
+from simulator.cost.base import CostModel, StepWork
 from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.kv_cache import BlockManager
 from simulator.observer import Observer, StepRecord
@@ -52,6 +52,9 @@ class Engine:
         Told what happens.
     """
 
+    request_type = Request
+    ledger_type = BlockManager
+
     def __init__(
         self,
         env: Environment,
@@ -74,8 +77,11 @@ class Engine:
             o for o in self._observers if type(o).on_decision is not Observer.on_decision
         )
         oracle = Oracle(output_tokens) if policy.needs_oracle else None
-        self._view = ReplicaView(env, self.waiting, self.running, kv, max_model_len, oracle)
+        self._view = ReplicaView(
+            env, self.waiting, self.running, kv, self._decode_growth, max_model_len, oracle
+        )
         self._held: list[Request] = []
+        self._num_admissions = 0
         self._happened = _START
         self._trigger = Trigger.START
         self._wants_finish = type(policy).on_finish is not Policy.on_finish
@@ -128,7 +134,7 @@ class Engine:
             if decision.plan is None:
                 self._rest(decision)
                 continue
-            yield At(self._env, self._begin(work, decision.plan), STEP_DONE)
+            yield At(self._env, self._begin(work, decision) - self._env.now, STEP_DONE)
             self._end(work, decision.plan)
             self._happened |= _STEP_DONE
             if self._env.peek() <= self._env.now:  # other events of this moment come first
@@ -186,18 +192,30 @@ class Engine:
             limit = self._policy.limits.max_num_seqs
             if limit is not None and len(self.running) > limit:
                 raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
-            work: Listed = []
-            if decision.plan is not None:
-                work = expand(decision.plan, self.running, self._policy.limits)
-                for request, tokens in work:
-                    self.kv.hold(request.id, request.computed + tokens)
+            if self._watchers:
+                self._tell_decision(decision, trigger)
+            return [] if decision.plan is None else self._take_on(decision.plan)
         except RuleBroken as error:
             raise RuleBroken(self._where(str(error))) from None
-        if self._watchers:
-            listed = [(request.id, tokens) for request, tokens in work]
-            for observer in self._watchers:
-                observer.on_decision(self._env.now, trigger, decision, listed)
+
+    def _tell_decision(self, decision: Decision, trigger: Trigger) -> None:
+        work: Listed = []
+        if decision.plan is not None:
+            work = expand(decision.plan, self.running, self._policy.limits)
+        listed = [(request.id, tokens) for request, tokens in work]
+        for observer in self._watchers:
+            observer.on_decision(self._env.now, trigger, decision, listed)
+
+    def _take_on(self, plan: Plan) -> Listed:
+        """Spell out a plan and take the blocks it needs."""
+        work = expand(plan, self.running, self._policy.limits)
+        for request, tokens in work:
+            self.kv.hold(request.id, request.computed + tokens)
         return work
+
+    def _decode_growth(self) -> int:
+        """Return the blocks that one more token for every running decode needs."""
+        return sum(self.kv.need(r, 1) for r in self.running if r.is_decode)
 
     def _take(self, rid: int) -> Request:
         request = self.waiting.pop(rid)
@@ -215,6 +233,7 @@ class Engine:
 
     def _admit(self, request: Request, reserve: int) -> None:
         request.state = State.RUNNING
+        request.order = self._num_admissions = self._num_admissions + 1
         self.running.append(request)
         if reserve:
             self.kv.hold(request.id, reserve)
@@ -224,10 +243,20 @@ class Engine:
         request.reject_reason = reason
         self._leave(request)
 
-    def _begin(self, listed: Listed, plan: Plan) -> float:
-        """Start the step; return its duration in seconds."""
+    def _begin(self, listed: Listed, decision: Decision) -> float:
+        """Start the step; return when it ends."""
+        assert decision.plan is not None
         now = self._env.now
         work = step_work(listed)
+        charged, end = self._charge(work, decision.plan, now)
+        for request, _ in listed:
+            if request.first_scheduled is None:
+                request.first_scheduled = now
+        self._tell_step(work, charged, now, end)
+        return end
+
+    def _charge(self, work: StepWork, plan: Plan, start: float) -> tuple[StepWork, float]:
+        """Return what the machine is charged for, and when it is done."""
         try:
             charged = padded(work, plan.shape)
         except RuleBroken as error:
@@ -235,13 +264,12 @@ class Engine:
         duration = self._cost.step_time(charged)
         if not (isfinite(duration) and duration > 0):
             raise RunError(self._where(f"the cost model gives a step of {duration} s"))
-        duration = up_to_grid(duration)
-        for request, _ in listed:
-            if request.first_scheduled is None:
-                request.first_scheduled = now
+        return charged, start + up_to_grid(duration)
+
+    def _tell_step(self, work: StepWork, charged: StepWork, start: float, end: float) -> None:
         record = StepRecord(
-            start=now,
-            end=now + duration,
+            start=start,
+            end=end,
             num_decodes=work.num_decodes,
             num_chunks=len(work.chunks),
             chunk_tokens=work.num_tokens - work.num_decodes,
@@ -253,35 +281,32 @@ class Engine:
         )
         for observer in self._observers:
             observer.on_step(record)
-        return duration
 
     def _end(self, listed: Listed, plan: Plan) -> None:
         """Apply a finished step: store tokens, deliver the new ones, let finished requests go."""
-        delivered: list[Request] = []
+        delivered = self._compute(listed)
+        if plan.release is Release.PER_REQUEST:
+            self._deliver(delivered, {})
+        self._retire([r for r in delivered if self._is_complete(r)], plan)
+
+    def _compute(self, listed: Listed) -> list[Request]:
+        """Store the tokens of a step; return the requests that got a new one out of it."""
+        sampled: list[Request] = []
         for request, tokens in listed:
             request.compute(tokens)
             if request.computed == request.known:
                 request.generated += 1
                 request.known += 1
-                delivered.append(request)
+                sampled.append(request)
         self.running.refresh()
-        if plan.release is Release.PER_REQUEST:
-            self._deliver(delivered)
-        for request in delivered:
-            if request.generated == self._output_tokens[request.id]:
-                self.running.remove(request)
-                if plan.release is Release.PER_BATCH:
-                    request.state = State.HELD
-                    self._held.append(request)
-                else:
-                    self._finish(request)
-        if self._held and not len(self.running):
-            self._release_batch()
+        return sampled
 
-    def _deliver(self, requests: Sequence[Request]) -> None:
-        """Hand one new token of each request to its client."""
+    def _is_complete(self, request: Request) -> bool:
+        return request.generated == self._output_tokens[request.id]
+
+    def _deliver(self, requests: Sequence[Request], gaps: dict[float, int]) -> None:
+        """Hand one new token of each request to its client; `gaps` holds those of others."""
         now = self._env.now
-        gaps: dict[float, int] = {}
         for request in requests:
             if request.last_token is None:
                 request.first_token = now
@@ -290,8 +315,23 @@ class Engine:
                 gaps[gap] = gaps.get(gap, 0) + 1
             request.last_token = now
         if gaps:
-            for observer in self._observers:
-                observer.on_gaps(now, gaps)
+            self._tell_gaps(now, gaps)
+
+    def _tell_gaps(self, now: float, gaps: dict[float, int]) -> None:
+        for observer in self._observers:
+            observer.on_gaps(now, gaps)
+
+    def _retire(self, complete: Sequence[Request], plan: Plan) -> None:
+        """Let requests go that have all their tokens, or hold them until their batch is done."""
+        for request in complete:
+            self.running.remove(request)
+            if plan.release is Release.PER_BATCH:
+                request.state = State.HELD
+                self._held.append(request)
+            else:
+                self._finish(request)
+        if self._held and not len(self.running):
+            self._release_batch()
 
     def _release_batch(self) -> None:
         """Hand all tokens of a finished batch to the clients at once."""
@@ -299,8 +339,7 @@ class Engine:
         batch, self._held = self._held, []
         at_once = sum(request.generated - 1 for request in batch)
         if at_once:
-            for observer in self._observers:
-                observer.on_gaps(now, {0.0: at_once})
+            self._tell_gaps(now, {0.0: at_once})
         for request in batch:
             request.first_token = request.last_token = now
             self._finish(request)

@@ -61,7 +61,8 @@ def _message(problem: dict[str, Any], model: type[BaseModel] | None) -> str:
         case "extra_forbidden":
             fields = _fields(model, problem["loc"][:-1])
             hint = f"; {nearest(str(problem['loc'][-1]), fields)}" if fields else ""
-            return f"no such parameter{hint}"
+            kind = _kind(model) if model is not None and len(problem["loc"]) == 1 else None
+            return f"no such parameter{f' of {kind}' if kind else ''}{hint}"
         case "missing":
             return "missing"
         case "value_error":

@@ -222,6 +222,7 @@ def _machine(tables: dict[str, Columns], window: Window, num_blocks: int | None)
     useful = float((share * _ints(steps, "useful_tokens")).sum())
     charged = float((share * _ints(steps, "charged_tokens")).sum())
     used = _ints(steps, "kv_blocks_used").astype(np.float64)
+    held = float((share * _floats(steps, "kv_block_s")).sum())
     waited = _waiting_time(tables["requests"], window)
     length = window.length
     return {
@@ -231,7 +232,7 @@ def _machine(tables: dict[str, Columns], window: Window, num_blocks: int | None)
         "mean_batch_size": float((weight * batch).sum()) / busy if busy else None,
         "p99_batch_size": time_weighted_percentile(batch, weight, 99) if busy else None,
         "padding_fraction": 1 - useful / charged if charged else None,
-        "kv_usage_mean": _share(float((weight * used).sum()), length, num_blocks),
+        "kv_usage_mean": _share(held, length, num_blocks),
         "kv_usage_max": _share(float(used[weight > 0].max(initial=0)), 1.0, num_blocks),
         "mean_num_waiting": waited / length if length else None,
         "mean_num_running": float((weight * _ints(steps, "num_running")).sum()) / length

@@ -217,9 +217,9 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     window = measured_window(result.tables, result.spec.measure)
     edges = np.linspace(window.start, window.end, bins + 1)
     steps = result.tables["steps"]
-    start, end, used, decodes, chunks = (
+    start, end, held, decodes, chunks = (
         steps[name].astype(np.float64)
-        for name in ("start_s", "end_s", "kv_blocks_used", "decode_rows", "prefill_chunks")
+        for name in ("start_s", "end_s", "kv_block_s", "decode_rows", "prefill_chunks")
     )
     width = np.diff(edges)
     if what == "num_waiting":
@@ -227,7 +227,7 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     if what == "utilisation":
         return edges, _integrate(start, end, np.ones(len(start)), edges) / width
     if what == "kv_usage":
-        share = used / (result.num_blocks or np.nan)
+        share = held / (end - start) / (result.num_blocks or np.nan)
         return edges, _integrate(start, end, share, edges) / width
     busy = _integrate(start, end, np.ones(len(start)), edges)
     total = _integrate(start, end, decodes + chunks, edges)

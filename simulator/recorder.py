@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.base import Decision, Trigger
+from simulator.clock import TICKS_PER_SECOND
 from simulator.observer import Observer, StepRecord
 from simulator.request import Request, State
 
@@ -47,10 +48,16 @@ STEP_COLUMNS = {
     "useful_tokens": np.int64,
     "charged_tokens": np.int64,
     "kv_blocks_used": np.int64,
+    "kv_block_s": np.float64,
     "num_waiting": np.int64,
     "num_running": np.int64,
 }
-"""Columns of the steps table; a row is a step, or a run of equal steps."""
+"""Columns of the steps table.
+
+A row is a step, or a run of decode steps that follow each other with the same rows and queues.
+Token columns are sums over the run, `kv_blocks_used` is its largest value and `kv_block_s` its
+integral over time.
+"""
 
 GAP_COLUMNS = {"time_s": np.float64, "gap_s": np.float64, "count": np.int64}
 """Columns of the gaps table: `count` tokens came at `time_s`, `gap_s` after their predecessor."""
@@ -73,35 +80,33 @@ class TableRecorder(Observer):
         self._requests: list[tuple[object, ...]] = []
         self._steps: list[tuple[object, ...]] = []
         self._gaps: list[tuple[float, float, int]] = []
+        self._run: _Run | None = None
 
     def on_step(self, step: StepRecord) -> None:
-        """Add a row to the steps table."""
+        """Add a row to the steps table, or lengthen the last one."""
         duration = step.end - step.start
-        useful = step.num_decodes + step.chunk_tokens
-        self._steps.append(
-            (
-                self._replica,
-                step.start,
-                step.end,
-                1,
-                duration,
-                duration,
-                step.num_decodes,
-                step.num_chunks,
-                step.chunk_tokens,
-                step.context_tokens,
-                useful,
-                step.charged_tokens,
-                step.kv_used,
-                step.num_waiting,
-                step.num_running,
-            )
-        )
+        ticks = step.kv_used * int(duration * TICKS_PER_SECOND)
+        run = self._run
+        if run is not None and run.goes_on(step):
+            run.end, run.last_step = step.end, duration
+            run.num_steps += 1
+            run.context_tokens += step.context_tokens
+            run.charged_tokens += step.charged_tokens
+            run.kv_used = max(run.kv_used, step.kv_used)
+            run.kv_block_ticks += ticks
+        else:
+            self._close_run()
+            self._run = _Run(step, duration, ticks)
+
+    def _close_run(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._steps.append((self._replica, *run.row()))
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Add rows to the gaps table."""
-        for gap, count in gaps.items():
-            self._gaps.append((now, gap, count))
+        for gap in sorted(gaps) if len(gaps) > 1 else gaps:
+            self._gaps.append((now, gap, gaps[gap]))
 
     def on_leave(self, request: Request, now: float) -> None:
         """Add a row to the requests table."""
@@ -109,6 +114,7 @@ class TableRecorder(Observer):
 
     def tables(self, unfinished: Iterable[Request] = ()) -> dict[str, Columns]:
         """Return the tables; requests that never left are rows too, without a finish time."""
+        self._close_run()
         rows = self._requests + [self._row(request) for request in unfinished]
         rows.sort(key=lambda row: row[0])  # type: ignore[arg-type, return-value]
         return {
@@ -140,8 +146,70 @@ class TableRecorder(Observer):
         )
 
 
+class _Run:
+    """Decode steps in a row that differ in nothing but their lengths."""
+
+    __slots__ = (
+        "charged_tokens",
+        "context_tokens",
+        "end",
+        "first",
+        "first_step",
+        "kv_block_ticks",
+        "kv_used",
+        "last_step",
+        "num_steps",
+    )
+
+    def __init__(self, first: StepRecord, duration: float, kv_block_ticks: int) -> None:
+        self.first = first
+        self.end = first.end
+        self.first_step = self.last_step = duration
+        self.num_steps = 1
+        self.context_tokens = first.context_tokens
+        self.charged_tokens = first.charged_tokens
+        self.kv_used = first.kv_used
+        self.kv_block_ticks = kv_block_ticks
+
+    def goes_on(self, step: StepRecord) -> bool:
+        """Whether a step continues the run."""
+        first = self.first
+        return (
+            first.num_chunks == step.num_chunks == 0
+            and self.end == step.start
+            and first.num_decodes == step.num_decodes
+            and first.num_waiting == step.num_waiting
+            and first.num_running == step.num_running
+            and first.charged_tokens == step.charged_tokens
+        )
+
+    def row(self) -> tuple[object, ...]:
+        """Return the columns of the steps table."""
+        first = self.first
+        return (
+            first.start,
+            self.end,
+            self.num_steps,
+            self.first_step,
+            self.last_step,
+            first.num_decodes,
+            first.num_chunks,
+            first.chunk_tokens,
+            self.context_tokens,
+            first.num_decodes * self.num_steps + first.chunk_tokens,
+            self.charged_tokens,
+            self.kv_used,
+            self.kv_block_ticks / TICKS_PER_SECOND,
+            first.num_waiting,
+            first.num_running,
+        )
+
+
 class DecisionLog(Observer):
-    """Lists every decision that did something: what a policy did, without when it took how long.
+    """Lists every decision that did something other than the one before.
+
+    A decision that repeats the last one (the same work, nobody moved) adds no line, so that the
+    log does not depend on how often a policy was asked.
 
     Examples
     --------
@@ -153,19 +221,20 @@ class DecisionLog(Observer):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self._last: list[str] = []
 
     def on_decision(
         self, now: float, trigger: Trigger, decision: Decision, work: list[tuple[int, int]]
     ) -> None:
         """Write one line for a decision that is not empty."""
-        parts = [f"{now:.9f}"]
-        parts += [f"reject {rid}" for rid, _ in decision.reject]
+        parts = [f"reject {rid}" for rid, _ in decision.reject]
         parts += [f"preempt {rid}" for rid, _ in decision.preempt]
         parts += [f"admit {rid}" for rid in decision.admit]
         if work:
             parts.append("| " + " ".join(f"{rid}:{tokens}" for rid, tokens in work))
-        if len(parts) > 1:
-            self.lines.append(" ".join(parts))
+        if parts and parts != self._last:
+            self.lines.append(f"{now:.9f} {' '.join(parts)}")
+            self._last = parts
 
 
 def _or_nan(time: float | None) -> float:

@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, TypeAdapter
+
 from simulator.cost.spec import TableSpec
 from simulator.metrics import Metrics
-from simulator.spec import RunSpec
+from simulator.spec import RunSpec, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,27 +75,49 @@ def reproduce(spec: RunSpec) -> str:
     >>> reproduce(RunSpec(seed=3, policy="static"))
     'batchlab run --policy.kind static --seed 3'
     """
-    default = RunSpec().to_dict()
-    words = ["batchlab run"]
-    for section, value in spec.to_dict().items():
-        if value != default[section]:
-            words += _options(f"--{section}", value, default[section])
-    return " ".join(words)
+    words = ["batchlab", "run"]
+    for name, value in spec:
+        words += _options(f"--{name}", value, getattr(RunSpec(), name))
+    return shlex.join(words)
 
 
-def _options(prefix: str, value: object, default: object) -> list[str]:
-    """Spell out the keys of a section that differ from the default."""
-    if not isinstance(value, dict):
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        return [prefix, shlex.quote(text)]
-    known = default if isinstance(default, dict) else {}
-    if value.get("kind") != known.get("kind"):
-        known = {}  # another kind has defaults of its own
+def _options(option: str, value: object, default: object) -> list[str]:
+    """Spell out what differs from the default, or from the defaults of another kind."""
+    if value == default:
+        return []
+    if not isinstance(value, BaseModel):
+        return [option, value if isinstance(value, str) else _plain(value)]
     words: list[str] = []
-    for key, below in value.items():
-        if key not in known or known[key] != below:
-            words += _options(f"{prefix}.{key.replace('_', '-')}", below, known.get(key))
+    same = type(value) is type(default)
+    kind = kind_of(value)
+    if kind and not same:
+        words += [f"{option}.kind", kind]
+    for name, field in type(value).model_fields.items():
+        below = getattr(default, name) if same else field.get_default(call_default_factory=True)
+        if name != "kind":
+            words += _options(f"{option}.{name.replace('_', '-')}", getattr(value, name), below)
     return words
+
+
+def _plain(value: object) -> str:
+    text = TypeAdapter(type(value)).dump_json(value).decode()
+    return text.strip('"')
+
+
+def machine(spec: RunSpec) -> str:
+    """Return the cost model in one line.
+
+    Examples
+    --------
+    >>> machine(RunSpec())
+    'llama-3.1-8b on h100 (table, engine profile generic)'
+    """
+    cost = spec.cost
+    if isinstance(cost, TableSpec):
+        gpus = f"{cost.tp} x {cost.gpu}" if cost.tp > 1 else cost.gpu
+        return f"{cost.model} on {gpus} (table, engine profile {cost.engine_profile})"
+    fields = cost.model_dump(mode="json", exclude={"kind"})
+    return f"{cost.kind} cost ({', '.join(f'{key}={value}' for key, value in fields.items())})"
 
 
 def _headline(result: "Result") -> str:
@@ -142,7 +166,8 @@ def _rates(spec: RunSpec, metrics: Metrics) -> list[str]:
 
 def _latency(name: str, metrics: Metrics) -> list[str]:
     suffix = f"_{name}_ms"
-    keys = [key for key in metrics if key.endswith(suffix) and key != f"std{suffix}"]
+    hidden = {f"std{suffix}"} | ({f"median{suffix}"} if f"p50{suffix}" in metrics else set())
+    keys = [key for key in metrics if key.endswith(suffix) and key not in hidden]
     statistics = [key.removesuffix(suffix) for key in keys]
     label = " / ".join("Mean" if s == "mean" else s.capitalize() for s in statistics)
     values = " / ".join(number(metrics[key]) for key in keys)

@@ -39,6 +39,7 @@ class Request:
         "known",
         "last_token",
         "max_tokens",
+        "order",
         "peak_computed",
         "preemptions",
         "priority",
@@ -59,6 +60,7 @@ class Request:
         self.tenant = spec.tenant
         self.size = spec.size
         self.state = State.WAITING
+        self.order = 0
         self.computed = 0
         self.generated = 0
         self.known = spec.prompt_tokens

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from simulator.errors import UserError
 
 Nested = dict[str, Any]
@@ -64,7 +66,17 @@ def _put(settings: Nested, option: str, value: str) -> None:
     place = settings
     for part in path:
         place = place.setdefault(part, {})
-    place[name] = value
+    place[name] = _value(option, value)
+
+
+def _value(option: str, text: str) -> Any:
+    """Return the value an option stands for: text, or a list, mapping or null in YAML."""
+    if text != "null" and not text.startswith(("[", "{")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UserError(f"{option}: {text}: expected a list such as [1, 2]") from None
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
@@ -72,6 +84,11 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
 
     A section whose kind changes starts afresh: the parameters of one policy mean nothing to
     another.
+
+    Parameters
+    ----------
+    base, over : mapping
+        Nested settings.
 
     Examples
     --------

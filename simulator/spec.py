@@ -21,6 +21,7 @@ from policies.base import PolicySpec
 from simulator.cost.spec import CostSpec, TableSpec
 from simulator.errors import UserError
 from simulator.explain import explain, nearest, nested
+from workloads.base import with_kind
 from workloads.spec import PresetWorkload, WorkloadSpec
 
 
@@ -78,6 +79,10 @@ class Measure(Section):
         return value
 
 
+DEFAULT_POLICY = "vllm-v1"
+"""Policy of a specification that names none."""
+
+
 def find_policy(kind: str) -> type[PolicySpec]:
     """Return the policy class of that name, built in or ``module:Class``.
 
@@ -107,9 +112,7 @@ def _read_policy(value: object) -> object:
         value = {"kind": value}
     if not isinstance(value, dict):
         return value
-    if not isinstance(value.get("kind"), str):
-        raise ValueError("kind is missing: expected the name of a policy")
-    cls = find_policy(value["kind"])
+    cls = find_policy(str(value.get("kind", DEFAULT_POLICY)))
     own = "kind" in cls.model_fields
     try:
         return cls.model_validate({k: v for k, v in value.items() if own or k != "kind"})
@@ -117,11 +120,16 @@ def _read_policy(value: object) -> object:
         raise nested(error, cls) from None
 
 
+def kind_of(part: BaseModel) -> str | None:
+    """Return the name under which a part of a specification is chosen; None if it has no kinds."""
+    cls = type(part)
+    if isinstance(part, PolicySpec) and cls not in POLICIES:
+        return f"{cls.__module__}:{cls.__qualname__}"
+    return str(cls.model_fields["kind"].default) if "kind" in cls.model_fields else None
+
+
 def _write_policy(policy: PolicySpec) -> dict[str, Any]:
-    cls = type(policy)
-    kind = cls.model_fields["kind"].default if cls in POLICIES else None
-    kind = kind or f"{cls.__module__}:{cls.__qualname__}"
-    return {"kind": kind} | policy.model_dump(mode="json", exclude={"kind"})
+    return {"kind": kind_of(policy)} | policy.model_dump(mode="json", exclude={"kind"})
 
 
 AnyPolicy = Annotated[
@@ -144,11 +152,11 @@ class RunSpec(Section):
         default_factory=lambda: PresetWorkload(name="azure-conv-2023", num_requests=400)
     )
     """Who asks, when, for how much."""
-    policy: AnyPolicy = Field(default_factory=lambda: find_policy("vllm-v1")())
+    policy: AnyPolicy = Field(default_factory=lambda: find_policy(DEFAULT_POLICY)())
     """What runs next."""
     engine: EngineSpec = EngineSpec()
     """The replica around the policy."""
-    cost: CostSpec = TableSpec()
+    cost: Annotated[CostSpec, with_kind(lambda data: "table")] = TableSpec()
     """How long a step takes."""
     measure: Measure = Measure()
     """What is measured."""
@@ -177,7 +185,7 @@ class RunSpec(Section):
     @property
     def policy_kind(self) -> str:
         """Name of the policy, as it stands in a specification."""
-        return str(_write_policy(self.policy)["kind"])
+        return str(kind_of(self.policy))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that validates to an equal specification."""

@@ -1,5 +1,6 @@
 """What a policy sees of its replica: read-only windows on the engine's lists of record."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from policies.base import RequestView
@@ -18,11 +19,11 @@ class Clock(Protocol):
 class LedgerView:
     """The KV ledger as a policy sees it (`policies.base.KvView`)."""
 
-    __slots__ = ("_kv", "_running", "block_size", "blocks_for", "held", "need", "total")
+    __slots__ = ("_decode_growth", "_kv", "block_size", "blocks_for", "held", "need", "total")
 
-    def __init__(self, kv: BlockManager, running: RunningList) -> None:
+    def __init__(self, kv: BlockManager, decode_growth: Callable[[], int]) -> None:
         self._kv = kv
-        self._running = running
+        self._decode_growth = decode_growth
         self.total = kv.total
         self.block_size = kv.block_size
         self.blocks_for = kv.blocks_for
@@ -37,8 +38,7 @@ class LedgerView:
     @property
     def decode_growth(self) -> int:
         """Blocks that one more token for every running decode needs."""
-        need = self._kv.need
-        return sum(need(r, 1) for r in self._running if r.is_decode)
+        return self._decode_growth()
 
 
 class Oracle:
@@ -63,13 +63,14 @@ class ReplicaView:
         waiting: WaitingQueue,
         running: RunningList,
         kv: BlockManager,
+        decode_growth: Callable[[], int],
         max_model_len: int | None,
         oracle: Oracle | None,
     ) -> None:
         self._clock = clock
         self.waiting = waiting
         self.running = running
-        self.kv = LedgerView(kv, running)
+        self.kv = LedgerView(kv, decode_growth)
         self.max_model_len = max_model_len
         self.oracle = oracle
 

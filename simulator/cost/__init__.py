@@ -16,7 +16,7 @@ Examples
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from simulator.cost.base import CostModel, StepWork
+from simulator.cost.base import CostModel, RunCostModel, StepWork
 
 if TYPE_CHECKING:
     from simulator.cost.analytic import (
@@ -67,6 +67,7 @@ __all__ = [
     "LinearTokenCost",
     "ModelArchitecture",
     "OperatorProfile",
+    "RunCostModel",
     "StepWork",
     "TableCost",
     "TableSpec",

@@ -12,12 +12,31 @@ from math import isfinite
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.cost.base import StepWork
 from simulator.errors import UserError
 
 
-class FixedCost:
+class _EvenRuns:
+    """Runs of a model whose step time does not depend on the context."""
+
+    def step_time(self, work: StepWork) -> float:
+        """Return the duration of the step, seconds."""
+        raise NotImplementedError
+
+    def decode_run(
+        self, num_decodes: int, context_tokens: int, num_steps: int
+    ) -> NDArray[np.float64]:
+        """Return the durations of `num_steps` equal steps, seconds (see `RunCostModel`)."""
+        work = StepWork(num_decodes, context_tokens, (), num_decodes, num_decodes)
+        return np.full(num_steps, self.step_time(work))
+
+    def take_back(self, num_decodes: int, context_tokens: int, num_steps: int) -> None:
+        """Do nothing: a formula is never extrapolated."""
+
+
+class FixedCost(_EvenRuns):
     """Every step takes the same time.
 
     Parameters
@@ -32,6 +51,7 @@ class FixedCost:
     """
 
     num_extrapolated = 0
+    supports_runs = True
 
     def __init__(self, step_s: float) -> None:
         self._step = _positive("step_s", step_s)
@@ -41,7 +61,7 @@ class FixedCost:
         return self._step
 
 
-class LinearBatchCost:
+class LinearBatchCost(_EvenRuns):
     """A step takes `tau0 + alpha * rows`.
 
     Parameters
@@ -58,6 +78,7 @@ class LinearBatchCost:
     """
 
     num_extrapolated = 0
+    supports_runs = True
 
     def __init__(self, alpha_s: float, tau0_s: float) -> None:
         self._alpha = _not_negative("alpha_s", alpha_s)
@@ -68,7 +89,7 @@ class LinearBatchCost:
         return self._tau0 + self._alpha * work.num_rows
 
 
-class LinearTokenCost:
+class LinearTokenCost(_EvenRuns):
     """A step takes `t0 + per_decode * decodes + per_prefill_token * prompt tokens`.
 
     Parameters
@@ -87,6 +108,7 @@ class LinearTokenCost:
     """
 
     num_extrapolated = 0
+    supports_runs = True
 
     def __init__(self, t0_s: float, per_decode_s: float, per_prefill_token_s: float) -> None:
         self._t0 = _not_negative("t0_s", t0_s)
@@ -122,6 +144,7 @@ class ExponentialCost:
     """
 
     num_extrapolated = 0
+    supports_runs = False
 
     def __init__(
         self, mean_s: float, per: Literal["batch", "request"], rng: np.random.Generator
@@ -161,6 +184,7 @@ class EmpiricalCost:
     """
 
     num_extrapolated = 0
+    supports_runs = False
 
     def __init__(
         self, values_s: Sequence[float], probs: Sequence[float], rng: np.random.Generator

@@ -1,6 +1,10 @@
 """The seam between engine and machine model: what a step holds, and how long it takes."""
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class StepWork(NamedTuple):
@@ -37,13 +41,62 @@ class CostModel(Protocol):
 
     A cost model is built afresh for every run (`CostSpec.build`), so it may hold state such as
     a random stream; nothing it holds outlives the run.
+
+    Attributes
+    ----------
+    supports_runs : bool
+        True when `decode_run` and `take_back` may be called. A model that draws random numbers
+        says False. A model of your own may leave out both methods, and then says False too.
+    num_extrapolated : int
+        Steps so far that lay outside the range the model was calibrated on.
     """
 
-    def step_time(self, work: StepWork) -> float:
-        """Return the duration of the step in seconds (finite, greater than zero)."""
+    @property
+    def supports_runs(self) -> bool:
+        """Tell whether whole runs of decode steps can be timed at once."""
         ...
 
     @property
     def num_extrapolated(self) -> int:
         """Steps so far that lay outside the range the model was calibrated on."""
+        ...
+
+    def step_time(self, work: StepWork) -> float:
+        """Return the duration of the step in seconds (finite, greater than zero)."""
+        ...
+
+
+class RunCostModel(CostModel, Protocol):
+    """A cost model that times runs of decode steps at once (`supports_runs` is True)."""
+
+    def decode_run(
+        self, num_decodes: int, context_tokens: int, num_steps: int
+    ) -> "NDArray[np.float64]":
+        """Return the durations of consecutive steps that hold nothing but the same decodes.
+
+        Parameters
+        ----------
+        num_decodes : int
+            Rows of every step, at least 1; all of them sampled, each of size 1.
+        context_tokens : int
+            Tokens attended in the first step; grows by `num_decodes` a step.
+        num_steps : int
+            Length of the run, at least 0.
+
+        Returns
+        -------
+        array of float64
+            Seconds, to the last bit what `step_time` gives for one step after the other; steps
+            that are extrapolated are counted as if it had been called.
+        """
+        ...
+
+    def take_back(self, num_decodes: int, context_tokens: int, num_steps: int) -> None:
+        """Remove steps from the count of extrapolated ones: the end of a run that was cut short.
+
+        Parameters
+        ----------
+        num_decodes, context_tokens, num_steps : int
+            The steps that were not carried out, described as for `decode_run`.
+        """
         ...

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from simulator.cost.names import look_up
 
@@ -29,8 +28,13 @@ class Gpu:
         Streaming multiprocessors.
     l2_mb : int
         Level-2 cache, MB.
-    attention_kernel : {"fa2", "fa3", "flashinfer"}
-        Attention kernel of vLLM on this GPU; decides the cost of mixing (see `default_kappa`).
+    attention_kernel : str
+        Attention kernel of vLLM on this GPU.
+    mixing : tuple of float
+        What decodes cost beside prompt chunks, relative to alone, at 4 and at 8 query heads per
+        KV head (see `default_kappa`).
+    scaled_from : str
+        Key of the GPU whose timings stand in, scaled with the memory bandwidth; else empty.
 
     Examples
     --------
@@ -45,15 +49,25 @@ class Gpu:
     bf16_tflops: float
     num_sms: int
     l2_mb: int
-    attention_kernel: Literal["fa2", "fa3", "flashinfer"]
+    attention_kernel: str
+    mixing: tuple[float, float] = (1.0, 1.0)
+    scaled_from: str = ""
 
+
+FA2_MIXING = (1.6, 2.8)
+"""Mixing in one FlashAttention-2 call, measured on an RTX PRO 6000 (vLLM 0.19.0)."""
 
 _ALL = (
     Gpu("h100", "H100 SXM 80GB", 81559 * MIB, 3350.0, 989.0, 132, 50, "fa3"),
-    Gpu("a100", "A100 SXM 80GB", 81920 * MIB, 2039.0, 312.0, 108, 40, "fa2"),
+    Gpu("a100", "A100 SXM 80GB", 81920 * MIB, 2039.0, 312.0, 108, 40, "fa2", FA2_MIXING),
+    Gpu(
+        "a100-40gb", "A100 SXM 40GB", 40960 * MIB, 1555.0, 312.0, 108, 40, "fa2", FA2_MIXING, "a100"
+    ),
     Gpu("h200", "H200 SXM 141GB", 143771 * MIB, 4800.0, 989.0, 132, 50, "fa3"),
     Gpu("b200", "B200 SXM 180GB", 183359 * MIB, 8000.0, 2250.0, 148, 126, "flashinfer"),
-    Gpu("l40s", "L40S 48GB", 46068 * MIB, 864.0, 362.0, 142, 96, "fa2"),
+    Gpu("l40s", "L40S 48GB", 46068 * MIB, 864.0, 362.0, 142, 96, "fa2", FA2_MIXING),
+    Gpu("rtxpro6000", "RTX PRO 6000 96GB", 97887 * MIB, 1792.0, 503.8, 188, 128, "fa2", FA2_MIXING),
+    Gpu("rtx4090", "RTX 4090 24GB", 24564 * MIB, 1008.0, 165.2, 128, 72, "fa2", (2.5, 4.4)),
 )
 
 GPUS = MappingProxyType({gpu.key: gpu for gpu in _ALL})
@@ -90,9 +104,10 @@ def default_kappa(gpu: Gpu, group_size: float) -> float:
     """Return how much dearer decodes get when a prompt chunk shares their step.
 
     In one variable-length FlashAttention-2 call the decodes lose split-KV and the packing of
-    grouped queries. Measured there (LLMServingSim, vLLM 0.19.0): 1.6 times at 4 query heads
-    per KV head, 2.8 times at 8. In between the value is interpolated, outside it is held.
-    Kernels that keep both tricks get 1.0, which is expected but not measured.
+    grouped queries. Measured by LLMServingSim (vLLM 0.19.0), chunks of at least 256 tokens, up to
+    128 decodes: 1.6 at 4 query heads per KV head and 2.8 at 8 on an RTX PRO 6000, 2.5 at 4 on an
+    RTX 4090 (there 8 is scaled in proportion). In between the value is interpolated, outside it
+    is held. Kernels that keep both tricks get 1.0, which is expected but not measured.
 
     Parameters
     ----------
@@ -111,7 +126,6 @@ def default_kappa(gpu: Gpu, group_size: float) -> float:
     >>> default_kappa(GPUS["h100"], 8), default_kappa(GPUS["a100"], 4)
     (1.0, 1.6)
     """
-    if gpu.attention_kernel != "fa2":
-        return 1.0
+    at_four, at_eight = gpu.mixing
     position = (min(max(group_size, 4.0), 8.0) - 4.0) / 4.0
-    return 1.6 + 1.2 * position
+    return at_four + (at_eight - at_four) * position

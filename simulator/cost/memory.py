@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from simulator.cost.gpus import Gpu
-from simulator.cost.models import TP_SIZES, ModelArchitecture
+from simulator.cost.models import OTHER_BYTES, TP_SIZES, ModelArchitecture
 from simulator.errors import UserError
 
 CONTEXT_BYTES = 1.0215e9
@@ -61,7 +61,8 @@ def activation_bytes(
 
     Notes
     -----
-    `context + peers + 4 * tokens * 2 * (2 * ffn / tp + 3 * hidden)`, in bfloat16. The context
+    `context + peers + 4 * tokens * 2 * (2 * ffn / tp + 3 * hidden)`, in bfloat16, with the width
+    of all active experts as `ffn` (that is assumed, no known case tells). The context
     term is fitted to Llama-3.1-8B on an RTX 4090 (LLMServingSim, vLLM 0.19.0: 41,408 tokens at
     0.9 and budget 2048), the 4 and the peers to Llama-3-8B on an 80 GB GPU at TP 1 and 2 (vLLM
     pull request 10511: 53.3 GiB and 59.0 GiB of KV cache at budget 8192). Llama-2-7B on an A100
@@ -74,7 +75,8 @@ def activation_bytes(
     >>> round(activation_bytes(MODELS["llama-3.1-8b"], max_num_batched_tokens=2048) / 1e9, 2)
     1.69
     """
-    per_token = model.dtype_bytes * (2 * model.ffn_size / tp + 3 * model.hidden_size)
+    width = model.ffn_size * max(model.num_active_experts, 1)
+    per_token = OTHER_BYTES * (2 * width / tp + 3 * model.hidden_size)
     fixed = CONTEXT_BYTES + (PEER_BYTES if tp > 1 else 0.0)
     return fixed + ACTIVATION_COPIES * max_num_batched_tokens * per_token
 

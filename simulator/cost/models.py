@@ -1,7 +1,8 @@
-"""Dense decoder-only models: the shapes that decide memory and step time."""
+"""Decoder-only models: the shapes that decide memory and step time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 from simulator.cost.names import look_up
 from simulator.errors import UserError
@@ -9,10 +10,16 @@ from simulator.errors import UserError
 TP_SIZES = (1, 2, 4, 8)
 """Tensor-parallel degrees for which the all-reduce is measured (one server)."""
 
+OTHER_BYTES = 2
+"""Bytes of one weight of embedding, output head, norms and router, and of one activation."""
+
+Dtype = Literal["bfloat16", "fp8"]
+"""Number format of linear layers and KV cache; everything else is bfloat16."""
+
 
 @dataclass(frozen=True)
 class ModelArchitecture:
-    """Shape of a dense model, from its published configuration file.
+    """Shape of a model, from its published configuration file.
 
     Attributes
     ----------
@@ -21,7 +28,7 @@ class ModelArchitecture:
     num_layers, hidden_size, num_heads, num_kv_heads, head_size : int
         Shape of the transformer.
     ffn_size : int
-        Width of the gated feed-forward layer.
+        Width of the gated feed-forward layer, or of one expert.
     vocabulary_size : int
         Tokens in the vocabulary.
     max_context : int
@@ -30,8 +37,12 @@ class ModelArchitecture:
         True when queries and keys are normalised per head (Qwen3).
     qkv_bias : bool
         True when the QKV projection has a bias (Qwen2.5).
-    dtype_bytes : int
-        Bytes of one weight and of one stored key or value.
+    tied_embeddings : bool
+        True when the output head is the embedding.
+    num_experts, num_active_experts : int
+        Experts in a layer, and how many of them see a token; 0 for a dense model.
+    linear_bytes, kv_bytes : int
+        Bytes of one weight of a linear layer, and of one stored key or value.
 
     Examples
     --------
@@ -52,12 +63,21 @@ class ModelArchitecture:
     max_context: int
     qk_norm: bool = False
     qkv_bias: bool = False
-    dtype_bytes: int = 2
+    tied_embeddings: bool = False
+    num_experts: int = 0
+    num_active_experts: int = 0
+    linear_bytes: int = 2
+    kv_bytes: int = 2
+
+    def in_dtype(self, dtype: Dtype) -> "ModelArchitecture":
+        """Return the model with linear layers and KV cache in another number format."""
+        size = 1 if dtype == "fp8" else 2
+        return replace(self, linear_bytes=size, kv_bytes=size)
 
     @property
     def num_parameters(self) -> int:
         """All weights, embedding and output head included."""
-        return self.weight_bytes() // self.dtype_bytes
+        return sum(self._num_weights(1))
 
     def heads(self, tp: int = 1) -> tuple[int, int]:
         """Return (query heads, KV heads) on each GPU; KV heads are copied when TP exceeds them.
@@ -72,18 +92,27 @@ class ModelArchitecture:
 
     def weight_bytes(self, tp: int = 1) -> int:
         """Return the bytes of weights on each of `tp` GPUs."""
-        heads, kv_heads = self.heads(tp)
-        hidden = self.hidden_size
-        qkv = (heads + 2 * kv_heads) * self.head_size
-        linears = hidden * qkv + heads * self.head_size * hidden + 3 * hidden * self.ffn_size // tp
-        norms = 2 * hidden + 2 * self.head_size * self.qk_norm + qkv * self.qkv_bias
-        embeddings = 2 * hidden * -(-self.vocabulary_size // tp)
-        return self.dtype_bytes * (self.num_layers * (linears + norms) + embeddings + hidden)
+        linear, other = self._num_weights(tp)
+        return self.linear_bytes * linear + OTHER_BYTES * other
 
     def kv_bytes_per_token(self, tp: int = 1) -> int:
         """Return the bytes of keys and values that one token stores on each of `tp` GPUs."""
         _, kv_heads = self.heads(tp)
-        return 2 * self.num_layers * kv_heads * self.head_size * self.dtype_bytes
+        return 2 * self.num_layers * kv_heads * self.head_size * self.kv_bytes
+
+    def _num_weights(self, tp: int) -> tuple[int, int]:
+        """Return the weights of linear layers, and all others, on each of `tp` GPUs."""
+        heads, kv_heads = self.heads(tp)
+        hidden = self.hidden_size
+        qkv = (heads + 2 * kv_heads) * self.head_size
+        experts = max(self.num_experts, 1)
+        linears = hidden * qkv + heads * self.head_size * hidden
+        linears += experts * 3 * hidden * self.ffn_size // tp
+        norms = 2 * hidden + 2 * self.head_size * self.qk_norm + qkv * self.qkv_bias
+        router = hidden * self.num_experts
+        embeddings = (2 - self.tied_embeddings) * hidden * -(-self.vocabulary_size // tp)
+        others = self.num_layers * (norms + router) + embeddings + hidden
+        return self.num_layers * linears, others
 
 
 _ALL = (
@@ -95,6 +124,16 @@ _ALL = (
     ModelArchitecture("qwen3-8b", 36, 4096, 32, 8, 128, 12288, 151936, 40960, qk_norm=True),
     ModelArchitecture("qwen3-14b", 40, 5120, 40, 8, 128, 17408, 151936, 40960, qk_norm=True),
     ModelArchitecture("qwen3-32b", 64, 5120, 64, 8, 128, 25600, 151936, 40960, qk_norm=True),
+    replace(
+        ModelArchitecture("mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768),
+        num_experts=8,
+        num_active_experts=2,
+    ),
+    replace(
+        ModelArchitecture("qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, 40960, qk_norm=True),
+        num_experts=128,
+        num_active_experts=8,
+    ),
 )
 
 MODELS = MappingProxyType({model.key: model for model in _ALL})

@@ -1,5 +1,6 @@
 """A measured curve as straight pieces that a step can look up."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,6 +38,24 @@ class DecodeRow(NamedTuple):
     base: list[float]
     slope: list[float]
     max_context: float
+
+    def at(self, mean: float) -> float:
+        """Return the seconds at a mean context of at least 0 tokens."""
+        piece = bisect_right(self.starts, mean) - 1
+        return self.base[piece] + self.slope[piece] * mean
+
+    def along(self, means: FloatArray) -> FloatArray:
+        """Return the seconds at ascending mean contexts; the same bits as `at` gives."""
+        first = bisect_right(self.starts, means.item(0)) - 1
+        last = bisect_right(self.starts, means.item(-1)) - 1
+        if first == last:
+            return self.base[first] + self.slope[first] * means
+        starts = np.array(self.starts[first + 1 : last + 1])
+        piece = np.searchsorted(starts, means, side="right")
+        base = np.array(self.base[first : last + 1])
+        slope = np.array(self.slope[first : last + 1])
+        seconds: FloatArray = base[piece] + slope[piece] * means
+        return seconds
 
 
 def cut_into_pieces(curve: Callable[[FloatArray], FloatArray], max_context: float) -> DecodeRow:

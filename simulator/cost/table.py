@@ -6,12 +6,14 @@ that a vectorised form can give the same bits.
 
 from bisect import bisect_right
 
+import numpy as np
+
 from simulator.cost.base import StepWork
 from simulator.cost.compiled import CompiledTables, compile_tables
 from simulator.cost.engine_profiles import EngineProfile, find_engine_profile
 from simulator.cost.gpus import default_kappa, find_gpu
 from simulator.cost.models import find_model
-from simulator.cost.profile import load_profile
+from simulator.cost.profile import FloatArray, load_profile
 
 
 class TableCost:
@@ -72,6 +74,8 @@ class TableCost:
     8.4
     """
 
+    supports_runs = True
+
     def __init__(
         self,
         tables: CompiledTables,
@@ -131,6 +135,81 @@ class TableCost:
             return gpu if gpu > host else host
         return gpu + host
 
+    def decode_run(self, num_decodes: int, context_tokens: int, num_steps: int) -> FloatArray:
+        """Return the durations of steps that hold nothing but the same decodes.
+
+        Parameters
+        ----------
+        num_decodes : int
+            Rows of every step, at least 1.
+        context_tokens : int
+            Tokens attended in the first step; grows by `num_decodes` a step.
+        num_steps : int
+            Length of the run, at least 0.
+
+        Returns
+        -------
+        array of float64
+            Seconds; the same bits, and the same count of extrapolated steps, as `step_time`
+            called once per step.
+
+        Raises
+        ------
+        ValueError
+            If a step holds no token.
+
+        Examples
+        --------
+        >>> cost = table_cost("h100", "llama-3.1-8b")
+        >>> (cost.decode_run(32, 32 * 1024, 3) * 1e6).round().tolist()
+        [9399.0, 9401.0, 9402.0]
+        """
+        row = self._tables.decode_row(num_decodes)
+        if num_steps <= 0:
+            return np.empty(0)
+        means = self._mean_contexts(num_decodes, context_tokens, num_steps)
+        self.num_extrapolated += self._num_outside(num_decodes, means)
+        layers, head = self._tables.layers.at(num_decodes), self._tables.head.at(num_decodes)
+        gpu = layers + row.along(means) + head
+        host = self._host + self._host_per_row * num_decodes
+        if self._overlap:
+            return np.maximum(gpu, host)
+        return gpu + host
+
+    def take_back(self, num_decodes: int, context_tokens: int, num_steps: int) -> None:
+        """Remove steps of a run from the count of extrapolated ones, as they were not done.
+
+        Parameters
+        ----------
+        num_decodes, context_tokens, num_steps : int
+            The steps that were not carried out, described as for `decode_run`.
+
+        Examples
+        --------
+        >>> cost = table_cost("h100", "llama-3.1-8b")
+        >>> _ = cost.decode_run(1, 100_000, 5)
+        >>> cost.take_back(1, 100_002, 3)
+        >>> cost.num_extrapolated
+        2
+        """
+        means = self._mean_contexts(num_decodes, context_tokens, num_steps)
+        self.num_extrapolated -= self._num_outside(num_decodes, means)
+
+    @staticmethod
+    def _mean_contexts(num_decodes: int, context_tokens: int, num_steps: int) -> FloatArray:
+        """Return the mean context of each step of a run, tokens."""
+        last = context_tokens + num_steps * num_decodes
+        return np.arange(context_tokens, last, num_decodes, dtype=np.float64) / num_decodes
+
+    def _num_outside(self, num_decodes: int, means: FloatArray) -> int:
+        """Return how many steps of a run lie outside the calibrated range."""
+        if num_decodes > self._max_tokens or num_decodes > self._max_sampled:
+            return len(means)
+        longest = self._tables.decode_row(num_decodes).max_context
+        if not len(means) or means[-1] <= longest:
+            return 0
+        return len(means) - int(np.searchsorted(means, longest, side="right"))
+
     def _gpu_with_chunks(
         self, decodes: int, context: int, chunks: tuple[tuple[int, int], ...], sampled: int
     ) -> float:
@@ -172,10 +251,7 @@ class TableCost:
 
     def _decodes(self, decodes: int, context: int) -> float:
         """Return the attention of decodes alone."""
-        starts, base, slope, _ = self._tables.decode_row(decodes)
-        mean = context / decodes
-        piece = bisect_right(starts, mean) - 1
-        return base[piece] + slope[piece] * mean
+        return self._tables.decode_row(decodes).at(context / decodes)
 
     def _beyond_decode(self, decodes: int, context: int) -> bool:
         """Tell whether the decodes lie outside the calibrated range."""

@@ -135,6 +135,11 @@ def test_nonsense_is_refused_by_name(data, field):
         SPEC.validate_python(data)
 
 
+def test_something_that_is_not_a_set_of_keys_is_refused():
+    with pytest.raises(ValidationError, match="valid dictionary"):
+        GammaArrivals.model_validate("fast")
+
+
 def test_schema_offers_burstiness_instead_of_cv():
     schema = GammaArrivals.model_json_schema()
     assert "burstiness" in schema["properties"]

@@ -185,6 +185,11 @@ def test_nonsense_is_refused_by_name(data, field):
         SPEC.validate_python(data)
 
 
+def test_something_that_is_not_a_set_of_keys_is_refused():
+    with pytest.raises(ValidationError, match="valid dictionary"):
+        LognormalLength.model_validate("long")
+
+
 def test_table_and_union_name_the_same_kinds():
     mapping = SPEC.json_schema()["discriminator"]["mapping"]
     assert set(mapping) == {law.model_fields["kind"].default for law in LENGTHS}

@@ -1,0 +1,216 @@
+"""Running decodes as one body: what all of them do in a step costs the same for any number.
+
+While every decode advances by one token a step, a clock of steps tells everything about each of
+them: its stored tokens, when it needs its next KV block, when it ends. Nothing is touched until it
+leaves. All of it is exact: a member shows the same values as if it had been stepped.
+"""
+
+from heapq import heappop, heappush
+
+from policies.base import RequestView
+from simulator.kv_cache import BlockManager
+from simulator.request import Request
+from workloads.request import RequestSpec
+
+
+class CohortRequest(Request):
+    """A request that may be a member of a cohort; then its progress follows from the clock."""
+
+    __slots__ = ("_computed", "_generated", "_joined", "_known", "_last_token", "cohort", "end")
+
+    def __init__(self, spec: RequestSpec) -> None:
+        self.cohort: Cohort | None = None
+        self._joined = 0
+        self.end = 0
+        super().__init__(spec)
+
+    @property
+    def progress(self) -> int:
+        """Steps done as a member."""
+        return 0 if self.cohort is None else self.cohort.clock - self._joined
+
+    @property
+    def computed(self) -> int:
+        """Tokens whose keys and values are stored."""
+        return self._computed + self.progress
+
+    @computed.setter
+    def computed(self, value: int) -> None:
+        self._computed = value
+
+    @property
+    def generated(self) -> int:
+        """Output tokens so far."""
+        return self._generated + self.progress
+
+    @generated.setter
+    def generated(self, value: int) -> None:
+        self._generated = value
+
+    @property
+    def known(self) -> int:
+        """Prompt and generated tokens."""
+        return self._known + self.progress
+
+    @known.setter
+    def known(self, value: int) -> None:
+        self._known = value
+
+    @property
+    def last_token(self) -> float | None:
+        """When the newest token was delivered."""
+        return self._last_token if self.cohort is None else self.cohort.last_token
+
+    @last_token.setter
+    def last_token(self, value: float | None) -> None:
+        self._last_token = value
+
+    def enter(self, cohort: "Cohort", end: int) -> None:
+        """Become a member that ends when the clock shows `end`."""
+        self._joined = cohort.clock
+        self.end = end
+        self.cohort = cohort
+
+    def exit(self) -> None:
+        """Stop being a member; keep what was reached."""
+        assert self.cohort is not None
+        steps = self.progress
+        self._computed += steps
+        self._generated += steps
+        self._known += steps
+        self._last_token = self.cohort.last_token
+        self.cohort = None
+
+
+class Cohort:
+    """The running decodes, all of which take part in every step.
+
+    Parameters
+    ----------
+    kv : CohortLedger
+        Ledger in which the members hold their blocks.
+    """
+
+    def __init__(self, kv: "CohortLedger") -> None:
+        self.members: dict[int, CohortRequest] = {}
+        self.clock = 0
+        self.context_tokens = 0
+        """Tokens the members attend to in the next step, the new ones included."""
+        self.num_rows = 0
+        self.last_token: float | None = None
+        """When all members got their newest token; None: not delivered yet."""
+        self._kv = kv
+        self._due = [0] * kv.block_size
+        self._ends: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def growth(self) -> int:
+        """Blocks that the next step needs."""
+        return self._due[self.clock % len(self._due)]
+
+    @property
+    def growth_after(self) -> int:
+        """Blocks that the step after the next one needs."""
+        return self._due[(self.clock + 1) % len(self._due)]
+
+    @property
+    def next_end(self) -> int | None:
+        """Clock at which the first member ends."""
+        ends = self._ends
+        while ends:
+            end, _, rid = ends[0]
+            member = self.members.get(rid)
+            if member is not None and member.end == end:
+                return end
+            heappop(ends)  # left before its end
+        return None
+
+    def accepts(self, request: Request, total_tokens: int) -> bool:
+        """Whether a decode may join: same token time, and blocks held for now or for its life."""
+        if self.members and request.last_token != self.last_token:
+            return False
+        held = self._kv.held(request)
+        return held == self._kv.blocks_for(request.computed) or (
+            held >= self._kv.blocks_for(total_tokens)
+        )
+
+    def join(self, request: CohortRequest, tokens_left: int) -> None:
+        """Let a decode join that has `tokens_left` more to generate."""
+        self.last_token = request.last_token
+        computed = request.computed
+        if self._kv.held(request) == self._kv.blocks_for(computed):
+            self._due[(self.clock - computed) % len(self._due)] += 1
+            self._kv.growing.add(request.id)
+        request.enter(self, self.clock + tokens_left)
+        self.members[request.id] = request
+        self.context_tokens += computed + 1
+        self.num_rows += request.size
+        heappush(self._ends, (request.end, request.order, request.id))
+
+    def leave(self, request: CohortRequest) -> None:
+        """Let a member go, with everything it reached."""
+        computed = request.computed
+        self.context_tokens -= computed + 1
+        self.num_rows -= request.size
+        del self.members[request.id]
+        if request.id in self._kv.growing:
+            self._due[(self.clock - computed) % len(self._due)] -= 1
+            self._kv.settle(request)
+        request.exit()
+
+    def dissolve(self) -> None:
+        """Let everyone go."""
+        for request in list(self.members.values()):
+            self.leave(request)
+
+    def begin_step(self) -> None:
+        """Take the blocks of the next step."""
+        self._kv.grow(self.growth)
+        self._kv.in_step = 1
+
+    def end_step(self) -> None:
+        """Advance every member by one token."""
+        self._kv.in_step = 0
+        self.clock += 1
+        self.context_tokens += len(self.members)
+
+    def ended(self) -> list[CohortRequest]:
+        """Return the members that have all their tokens."""
+        done: list[CohortRequest] = []
+        while self.next_end == self.clock:
+            done.append(self.members[heappop(self._ends)[2]])
+        return done
+
+
+class CohortLedger(BlockManager):
+    """A ledger in which the blocks of cohort members grow without being touched one by one."""
+
+    def __init__(self, num_blocks: int | None, block_size: int) -> None:
+        super().__init__(num_blocks, block_size)
+        self.growing: set[int] = set()
+        self.in_step = 0
+
+    def held(self, request: RequestView) -> int:
+        """Return the number of blocks the request holds."""
+        if request.id in self.growing:
+            return -(-(request.computed + self.in_step) // self.block_size)
+        return super().held(request)
+
+    def need(self, request: RequestView, tokens: int) -> int:
+        """Return how many more blocks the request needs to compute `tokens` more tokens."""
+        blocks = -(-(request.computed + tokens) // self.block_size)
+        return max(0, blocks - self.held(request))
+
+    def grow(self, blocks: int) -> None:
+        """Give the members the blocks that their next step needs."""
+        assert blocks <= self.free, "checked before the step"
+        self.free -= blocks
+        self.num_allocated += blocks
+
+    def settle(self, request: RequestView) -> None:
+        """Write down what a leaving member holds."""
+        self._held[request.id] = self.held(request)
+        self.growing.discard(request.id)
