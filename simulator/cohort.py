@@ -100,7 +100,8 @@ class Cohort:
         self.last_token: float | None = None
         """When all members got their newest token; None: not delivered yet."""
         self._kv = kv
-        self._due = [0] * kv.block_size
+        self.due = [0] * kv.block_size
+        """How many members need a block in the step that starts at clock 0, 1, ... (cyclic)."""
         self._ends: list[tuple[int, int, int]] = []
 
     def __len__(self) -> int:
@@ -109,12 +110,7 @@ class Cohort:
     @property
     def growth(self) -> int:
         """Blocks that the next step needs."""
-        return self._due[self.clock % len(self._due)]
-
-    @property
-    def growth_after(self) -> int:
-        """Blocks that the step after the next one needs."""
-        return self._due[(self.clock + 1) % len(self._due)]
+        return self.due[self.clock % len(self.due)]
 
     @property
     def next_end(self) -> int | None:
@@ -142,7 +138,7 @@ class Cohort:
         self.last_token = request.last_token
         computed = request.computed
         if self._kv.held(request) == self._kv.blocks_for(computed):
-            self._due[(self.clock - computed) % len(self._due)] += 1
+            self.due[(self.clock - computed) % len(self.due)] += 1
             self._kv.growing.add(request.id)
         request.enter(self, self.clock + tokens_left)
         self.members[request.id] = request
@@ -157,7 +153,7 @@ class Cohort:
         self.num_rows -= request.size
         del self.members[request.id]
         if request.id in self._kv.growing:
-            self._due[(self.clock - computed) % len(self._due)] -= 1
+            self.due[(self.clock - computed) % len(self.due)] -= 1
             self._kv.settle(request)
         request.exit()
 
@@ -170,6 +166,15 @@ class Cohort:
         """Take the blocks of the next step."""
         self._kv.grow(self.growth)
         self._kv.in_step = 1
+
+    def advance(self, steps: int) -> None:
+        """Do whole steps at once; the caller has seen that blocks suffice and nobody ends."""
+        cycles, rest = divmod(steps, len(self.due))
+        blocks = cycles * len(self._kv.growing)
+        blocks += sum(self.due[(self.clock + i) % len(self.due)] for i in range(rest))
+        self._kv.grow(blocks)
+        self.clock += steps
+        self.context_tokens += steps * len(self.members)
 
     def end_step(self) -> None:
         """Advance every member by one token."""

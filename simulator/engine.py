@@ -5,14 +5,14 @@ anything faster has to give the same times, to the last bit.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import TypeVar
 
 from simpy.core import Environment
 from simpy.events import Event, Process
 
 from policies.base import Decision, Mode, Plan, Policy, Release, Trigger
-from simulator.clock import DECIDE, STEP_DONE, TIMER, At, Signal, up_to_grid
+from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, TIMER, At, Signal, up_to_grid
 from simulator.cost.base import CostModel, StepWork
 from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.kv_cache import BlockManager
@@ -261,21 +261,30 @@ class Engine:
             charged = padded(work, plan.shape)
         except RuleBroken as error:
             raise RuleBroken(self._where(str(error))) from None
+        return charged, start + self._duration(charged)
+
+    def _duration(self, charged: StepWork) -> float:
+        """Return how long a step takes, in seconds on the grid."""
         duration = self._cost.step_time(charged)
-        if not (isfinite(duration) and duration > 0):
+        if not 0 < duration < inf:
             raise RunError(self._where(f"the cost model gives a step of {duration} s"))
-        return charged, start + up_to_grid(duration)
+        return up_to_grid(duration)
 
     def _tell_step(self, work: StepWork, charged: StepWork, start: float, end: float) -> None:
+        used = self.kv.used
         record = StepRecord(
             start=start,
             end=end,
+            num_steps=1,
+            first_step=end - start,
+            last_step=end - start,
             num_decodes=work.num_decodes,
             num_chunks=len(work.chunks),
-            chunk_tokens=work.num_tokens - work.num_decodes,
+            chunk_tokens=sum(tokens for tokens, _ in work.chunks),
             context_tokens=work.context_tokens,
             charged_tokens=charged.num_tokens,
-            kv_used=self.kv.used,
+            kv_used=used,
+            kv_block_ticks=used * int((end - start) * TICKS_PER_SECOND),
             num_waiting=len(self.waiting),
             num_running=len(self.running),
         )

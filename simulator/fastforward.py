@@ -10,11 +10,13 @@ from math import inf
 from simpy.events import Process
 
 from policies.base import ALL_RUNNING, Decision, Mode, Plan, Release
+from simulator.clock import TICKS_PER_SECOND
 from simulator.cohort import Cohort, CohortLedger, CohortRequest
 from simulator.cost.base import StepWork
 from simulator.engine import Engine
+from simulator.observer import StepRecord
 from simulator.request import Request
-from simulator.rules import Listed
+from simulator.rules import Listed, padded
 
 
 class FastEngine(Engine):
@@ -39,7 +41,6 @@ class FastEngine(Engine):
             return super()._take_on(plan)
         for request, tokens in chunks:
             self.kv.hold(request.id, request.computed + tokens)
-        self._cohort.begin_step()
         return chunks
 
     def _chunks(self, plan: Plan) -> Listed | None:
@@ -98,23 +99,100 @@ class FastEngine(Engine):
             return super()._begin(listed, decision)
         plan, start = decision.plan, self._env.now
         assert plan is not None
-        work = self._work(listed)
-        charged, end = self._charge(work, plan, start)
+        duration = None
         if plan.steady and not listed:
-            limit = min(self._env.peek(), inf if decision.wake_at is None else decision.wake_at)
-            while end < limit and self._nothing_happens():
-                self._tell_step(work, charged, start, end)
-                gaps = self._advance(end, plan)
-                if gaps:
-                    self._tell_gaps(end, gaps)
-                self._cohort.begin_step()
-                start, work = end, self._work(listed)
-                charged, end = self._charge(work, plan, start)
+            wake_at = inf if decision.wake_at is None else decision.wake_at
+            start, duration = self._skip(plan, start, min(self._env.peek(), wake_at))
+        self._cohort.begin_step()
+        work = self._work(listed)
+        if duration is None:
+            charged, end = self._charge(work, plan, start)
+        else:
+            charged, end = padded(work, plan.shape), start + duration
         for request, _ in listed:
             if request.first_scheduled is None:
                 request.first_scheduled = start
         self._tell_step(work, charged, start, end)
         return end
+
+    def _skip(self, plan: Plan, start: float, limit: float) -> tuple[float, float | None]:
+        """Do the steps that end before `limit` and in which nothing happens.
+
+        Nobody may end in such a step, and the one after it has to find its blocks. Return when
+        the next step starts, and its duration if it is known already.
+        """
+        cohort = self._cohort
+        last = cohort.next_end
+        if last is None or last - cohort.clock <= 1:
+            return start, None
+        first = self._work([])
+        charged = padded(first, plan.shape)
+        rows, size, context = charged.num_decodes, first.num_decodes, first.context_tokens
+        due, free, clock = cohort.due, self.kv.free, cohort.clock
+        used, ticks = self.kv.used, 0
+        ends: list[float] = []
+        durations: list[float] = []
+        now, duration = start, None
+        while clock + 1 < last:
+            growth = due[clock % len(due)]
+            if growth + due[(clock + 1) % len(due)] > free:
+                break
+            attended = context if rows == size else context * rows // size
+            duration = self._duration(StepWork(rows, attended, (), rows, charged.num_rows))
+            if now + duration >= limit:
+                break
+            now += duration
+            ends.append(now)
+            durations.append(duration)
+            free -= growth
+            used += growth
+            ticks += used * int(duration * TICKS_PER_SECOND)
+            clock += 1
+            context += size
+            duration = None
+        if ends:
+            self._record_run(plan, charged, start, ends, durations, ticks)
+        return now, duration
+
+    def _record_run(
+        self,
+        plan: Plan,
+        charged: StepWork,
+        start: float,
+        ends: list[float],
+        durations: list[float],
+        ticks: int,
+    ) -> None:
+        """Apply a run of steps to the cohort and tell the observers."""
+        cohort, steps = self._cohort, len(ends)
+        size = len(cohort)
+        context = cohort.context_tokens * steps + size * (steps * (steps - 1) // 2)
+        previous = cohort.last_token
+        cohort.advance(steps)
+        record = StepRecord(
+            start=start,
+            end=ends[-1],
+            num_steps=steps,
+            first_step=durations[0],
+            last_step=durations[-1],
+            num_decodes=size,
+            num_chunks=0,
+            chunk_tokens=0,
+            context_tokens=context,
+            charged_tokens=charged.num_decodes * steps,
+            kv_used=self.kv.used,
+            kv_block_ticks=ticks,
+            num_waiting=len(self.waiting),
+            num_running=len(self.running),
+        )
+        for observer in self._observers:
+            observer.on_step(record)
+        if plan.release is Release.PER_REQUEST:
+            assert previous is not None, "a decode has delivered a token"
+            gaps = [ends[0] - previous, *durations[1:]]
+            cohort.last_token = ends[-1]
+            for observer in self._observers:
+                observer.on_gap_run(ends, gaps, size)
 
     def _work(self, listed: Listed) -> StepWork:
         """Return what the step computes: the cohort's tokens and the chunks."""
@@ -130,12 +208,6 @@ class FastEngine(Engine):
             len(cohort) + sampled,
             cohort.num_rows + sum(r.size for r, _ in listed),
         )
-
-    def _nothing_happens(self) -> bool:
-        """Whether the step under way ends nobody and the next one finds its blocks."""
-        cohort = self._cohort
-        end = cohort.next_end
-        return (end is None or end > cohort.clock + 1) and cohort.growth_after <= self.kv.free
 
     def _advance(self, now: float, plan: Plan) -> dict[float, int]:
         """End a step of the cohort; return the gaps before the tokens it delivers."""

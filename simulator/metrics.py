@@ -48,7 +48,7 @@ def measured_window(tables: dict[str, Columns], measure: Measure) -> Window:
     """Return the window from the warm-up (or the first arrival) to the last event or horizon."""
     requests, steps = tables["requests"], tables["steps"]
     arrivals = _floats(requests, "arrival_s")
-    start = max(measure.warmup_s, float(arrivals.min(initial=np.inf)))
+    start = max(measure.warmup_s, float(arrivals.min()) if len(arrivals) else 0.0)
     last = max(
         float(np.nanmax(_floats(requests, "finish_s"), initial=0.0)),
         float(_floats(steps, "end_s").max(initial=0.0)),

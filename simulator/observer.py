@@ -1,5 +1,6 @@
 """What can be watched in a run: hooks that do nothing unless a class overrides them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from policies.base import Decision, Trigger
@@ -8,36 +9,66 @@ from simulator.request import Request
 
 @dataclass(slots=True)
 class StepRecord:
-    """One forward pass.
+    """A forward pass, or a run of decode steps that follow each other with the same rows.
 
     Attributes
     ----------
     start, end : float
         Seconds from the start of the run.
+    num_steps : int
+        Number of passes.
+    first_step, last_step : float
+        Duration of the first and the last pass, seconds.
     num_decodes, num_chunks : int
-        Requests that computed their newest token, and a piece of their known tokens.
+        Requests that computed their newest token, and a piece of their known tokens; per pass.
     chunk_tokens : int
         Tokens of those pieces.
     context_tokens : int
-        Tokens that the decodes attend to, summed.
+        Tokens that the decodes attend to, summed over requests and passes.
     charged_tokens : int
-        Token slots charged, padding included.
+        Token slots charged, padding included, summed over passes.
     kv_used : int
-        KV blocks held during the step.
+        KV blocks held during the last pass, when they are most.
+    kv_block_ticks : int
+        Integral of the held blocks over time, in clock ticks of 2^-30 s.
     num_waiting, num_running : int
-        Length of the lists when the step starts.
+        Length of the lists when the first pass starts.
     """
 
     start: float
     end: float
+    num_steps: int
+    first_step: float
+    last_step: float
     num_decodes: int
     num_chunks: int
     chunk_tokens: int
     context_tokens: int
     charged_tokens: int
     kv_used: int
+    kv_block_ticks: int
     num_waiting: int
     num_running: int
+
+    def goes_on(self, later: "StepRecord") -> bool:
+        """Whether `later` continues this run: decodes only, the same rows and queues, no pause."""
+        return (
+            self.num_chunks == later.num_chunks == 0
+            and self.end == later.start
+            and self.num_decodes == later.num_decodes
+            and self.num_waiting == later.num_waiting
+            and self.num_running == later.num_running
+            and self.charged_tokens * later.num_steps == later.charged_tokens * self.num_steps
+        )
+
+    def extend(self, later: "StepRecord") -> None:
+        """Take in a record that goes on where this one ends."""
+        self.end, self.last_step = later.end, later.last_step
+        self.num_steps += later.num_steps
+        self.context_tokens += later.context_tokens
+        self.charged_tokens += later.charged_tokens
+        self.kv_used = max(self.kv_used, later.kv_used)
+        self.kv_block_ticks += later.kv_block_ticks
 
 
 class Observer:
@@ -52,10 +83,15 @@ class Observer:
         """A decision was checked; `work` is its plan, listed as (request, tokens)."""
 
     def on_step(self, step: StepRecord) -> None:
-        """A step ended."""
+        """A step started, or a run of steps was done."""
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Tokens were delivered; `gaps` counts the time since each request's previous one."""
+
+    def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
+        """In each of several steps, `count` tokens were delivered after the same gap."""
+        for now, gap in zip(times, gaps, strict=True):
+            self.on_gaps(now, {gap: count})
 
     def on_leave(self, request: Request, now: float) -> None:
         """A request finished or was rejected."""

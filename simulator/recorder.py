@@ -1,5 +1,6 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -59,12 +60,12 @@ Token columns are sums over the run, `kv_blocks_used` is its largest value and `
 integral over time.
 """
 
-GAP_COLUMNS = {"time_s": np.float64, "gap_s": np.float64, "count": np.int64}
-"""Columns of the gaps table: `count` tokens came at `time_s`, `gap_s` after their predecessor."""
-
 
 class TableRecorder(Observer):
     """Keeps the three tables of one replica.
+
+    A row of the gaps table says that `count` tokens came at `time_s`, `gap_s` after the token
+    before them.
 
     Parameters
     ----------
@@ -79,34 +80,56 @@ class TableRecorder(Observer):
         self._replica = replica
         self._requests: list[tuple[object, ...]] = []
         self._steps: list[tuple[object, ...]] = []
-        self._gaps: list[tuple[float, float, int]] = []
-        self._run: _Run | None = None
+        self._gap_times = array("d")
+        self._gaps = array("d")
+        self._gap_counts = array("q")
+        self._run: StepRecord | None = None
 
     def on_step(self, step: StepRecord) -> None:
         """Add a row to the steps table, or lengthen the last one."""
-        duration = step.end - step.start
-        ticks = step.kv_used * int(duration * TICKS_PER_SECOND)
-        run = self._run
-        if run is not None and run.goes_on(step):
-            run.end, run.last_step = step.end, duration
-            run.num_steps += 1
-            run.context_tokens += step.context_tokens
-            run.charged_tokens += step.charged_tokens
-            run.kv_used = max(run.kv_used, step.kv_used)
-            run.kv_block_ticks += ticks
+        if self._run is not None and self._run.goes_on(step):
+            self._run.extend(step)
         else:
             self._close_run()
-            self._run = _Run(step, duration, ticks)
+            self._run = step
 
     def _close_run(self) -> None:
         run, self._run = self._run, None
-        if run is not None:
-            self._steps.append((self._replica, *run.row()))
+        if run is None:
+            return
+        self._steps.append(
+            (
+                self._replica,
+                run.start,
+                run.end,
+                run.num_steps,
+                run.first_step,
+                run.last_step,
+                run.num_decodes,
+                run.num_chunks,
+                run.chunk_tokens,
+                run.context_tokens,
+                run.num_decodes * run.num_steps + run.chunk_tokens,
+                run.charged_tokens,
+                run.kv_used,
+                run.kv_block_ticks / TICKS_PER_SECOND,
+                run.num_waiting,
+                run.num_running,
+            )
+        )
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Add rows to the gaps table."""
         for gap in sorted(gaps) if len(gaps) > 1 else gaps:
-            self._gaps.append((now, gap, gaps[gap]))
+            self._gap_times.append(now)
+            self._gaps.append(gap)
+            self._gap_counts.append(gaps[gap])
+
+    def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
+        """Add a row for each step."""
+        self._gap_times.extend(times)
+        self._gaps.extend(gaps)
+        self._gap_counts.extend([count] * len(times))
 
     def on_leave(self, request: Request, now: float) -> None:
         """Add a row to the requests table."""
@@ -120,7 +143,11 @@ class TableRecorder(Observer):
         return {
             "requests": _columns(rows, REQUEST_COLUMNS),
             "steps": _columns(self._steps, STEP_COLUMNS),
-            "gaps": _columns(self._gaps, GAP_COLUMNS),
+            "gaps": {
+                "time_s": np.array(self._gap_times, np.float64),
+                "gap_s": np.array(self._gaps, np.float64),
+                "count": np.array(self._gap_counts, np.int64),
+            },
         }
 
     def _row(self, request: Request) -> tuple[object, ...]:
@@ -143,65 +170,6 @@ class TableRecorder(Observer):
             request.state.value if left else "unfinished",
             request.reject_reason,
             self._replica,
-        )
-
-
-class _Run:
-    """Decode steps in a row that differ in nothing but their lengths."""
-
-    __slots__ = (
-        "charged_tokens",
-        "context_tokens",
-        "end",
-        "first",
-        "first_step",
-        "kv_block_ticks",
-        "kv_used",
-        "last_step",
-        "num_steps",
-    )
-
-    def __init__(self, first: StepRecord, duration: float, kv_block_ticks: int) -> None:
-        self.first = first
-        self.end = first.end
-        self.first_step = self.last_step = duration
-        self.num_steps = 1
-        self.context_tokens = first.context_tokens
-        self.charged_tokens = first.charged_tokens
-        self.kv_used = first.kv_used
-        self.kv_block_ticks = kv_block_ticks
-
-    def goes_on(self, step: StepRecord) -> bool:
-        """Whether a step continues the run."""
-        first = self.first
-        return (
-            first.num_chunks == step.num_chunks == 0
-            and self.end == step.start
-            and first.num_decodes == step.num_decodes
-            and first.num_waiting == step.num_waiting
-            and first.num_running == step.num_running
-            and first.charged_tokens == step.charged_tokens
-        )
-
-    def row(self) -> tuple[object, ...]:
-        """Return the columns of the steps table."""
-        first = self.first
-        return (
-            first.start,
-            self.end,
-            self.num_steps,
-            self.first_step,
-            self.last_step,
-            first.num_decodes,
-            first.num_chunks,
-            first.chunk_tokens,
-            self.context_tokens,
-            first.num_decodes * self.num_steps + first.chunk_tokens,
-            self.charged_tokens,
-            self.kv_used,
-            self.kv_block_ticks / TICKS_PER_SECOND,
-            first.num_waiting,
-            first.num_running,
         )
 
 

@@ -104,22 +104,6 @@ def _plain(value: object) -> str:
     return text.strip('"')
 
 
-def machine(spec: RunSpec) -> str:
-    """Return the cost model in one line.
-
-    Examples
-    --------
-    >>> machine(RunSpec())
-    'llama-3.1-8b on h100 (table, engine profile generic)'
-    """
-    cost = spec.cost
-    if isinstance(cost, TableSpec):
-        gpus = f"{cost.tp} x {cost.gpu}" if cost.tp > 1 else cost.gpu
-        return f"{cost.model} on {gpus} (table, engine profile {cost.engine_profile})"
-    fields = cost.model_dump(mode="json", exclude={"kind"})
-    return f"{cost.kind} cost ({', '.join(f'{key}={value}' for key, value in fields.items())})"
-
-
 def _headline(result: "Result") -> str:
     spec = result.spec
     title = f" Simulation result: {parameters(spec)} ".center(WIDTH, "=")

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from simulator.clock import ARRIVAL, At
 from simulator.cost.analytic import FixedCost, LinearTokenCost
 from simulator.engine import Engine
 from simulator.errors import RuleBroken
+from simulator.fastforward import FastEngine
 from simulator.kv_cache import BlockManager
 from simulator.recorder import DecisionLog, TableRecorder
 from simulator.request import Request
@@ -29,8 +30,7 @@ Work = list[tuple[int, int]]
 MAX_DECISIONS = 20_000
 """Decisions after which a run of a handful of requests counts as going round in circles."""
 
-_TICK = 2**-8
-"""Seconds; arrivals and fixed steps are multiples of it, so that events coincide."""
+_TICK = 2**-8  # seconds; arrivals and fixed steps are multiples of it, so that events coincide
 _VISIBLE = tuple(name for name in vars(RequestView) if not name.startswith("_"))
 
 
@@ -97,12 +97,6 @@ def _check_spec(spec: PolicySpec) -> None:
         _refuse(spec, "build() has to return a new Policy each time", built)
 
 
-class _Run(NamedTuple):
-    end: float
-    log: "_Log"
-    columns: dict[str, bytes]
-
-
 class _Trial:
     """One random workload and the replica that serves it."""
 
@@ -122,36 +116,39 @@ class _Trial:
         """Run the workload in several ways and compare."""
         parameters = self._spec.model_dump()
         run = self._run(self._rows)
-        self._run(self._rows, until=run.end / 2 or None)  # the work it leaves must not matter
-        self._check_equal(run, self._run(self._rows, descending=True))
+        self._run(self._rows, until=run.end / 2)  # the work it leaves must not matter
+        self._check_equal(run, self._run(self._rows, flip=True))
+        self._check_equal(run, self._run(self._rows, FastEngine))
         for rows in [] if self._spec.build().needs_oracle else self._altered:
             self._check_blind(run, self._run(rows), rows)
         if self._spec.model_dump() != parameters:
             self._refuse("a run must not change the specification", self._spec)
 
-    def _run(self, rows: Rows, *, descending: bool = False, until: float | None = None) -> _Run:
+    def _run(
+        self, rows: Rows, kind: type[Engine] = Engine, flip: bool = False, until: float = 0.0
+    ) -> "_Record":
         policy = self._spec.build()
         # Named like the policy, because the engine's messages name the class.
         guard: Policy = type(type(policy).__name__, (_Guard,), {})(policy)
         outputs = {row.id: row.output_tokens for row in rows}
-        requests = _place(rows, descending)
-        recorder, log = TableRecorder(outputs), _Log(rows)
-        env, kv = Environment(), BlockManager(self._num_blocks, self._block_size)
-        engine = Engine(env, guard, self._cost, kv, outputs, self._max_model_len, (recorder, log))
+        record, recorder, env = _Record(rows), TableRecorder(outputs), Environment()
+        kv = kind.ledger_type(self._num_blocks, self._block_size)
+        engine = kind(env, guard, self._cost, kv, outputs, self._max_model_len, (recorder, record))
+        requests = _place(rows, kind.request_type, flip)
         engine.start()
         for request in requests:
             At(env, request.arrival, ARRIVAL).callbacks.append(partial(_submit, engine, request))
         try:
-            env.run(until)
-            if until is None:
+            env.run(until or None)
+            if not until:
                 engine.check_done()
         except Exception as error:
             self._refuse("the engine has to accept every decision", error)
-        tables = recorder.tables(engine.unfinished())
-        if until is None:
+        record.end, tables = env.now, recorder.tables(engine.unfinished())
+        record.columns = {f"{t} {c}": col.tobytes() for t in tables for c, col in tables[t].items()}
+        if not until:
             self._check_end(requests, kv, int(tables["steps"]["useful_tokens"].astype(int).sum()))
-        columns = {f"{t} {c}": table[c].tobytes() for t, table in tables.items() for c in table}
-        return _Run(env.now, log, columns)
+        return record
 
     def _check_end(self, requests: list[Request], kv: BlockManager, computed: int) -> None:
         for request in requests:
@@ -165,18 +162,18 @@ class _Trial:
         if computed != kept:
             self._refuse("no token may get lost", f"{computed} computed, {kept} accounted for")
 
-    def _check_equal(self, run: _Run, again: _Run) -> None:
+    def _check_equal(self, run: "_Record", again: "_Record") -> None:
         rule = "equal runs have to be equal (no state that outlives a run, chance, clock, id, set)"
-        if run.log.lines != again.log.lines:
-            self._refuse(rule, _difference(run.log.lines, again.log.lines))
+        if run.lines != again.lines:
+            self._refuse(rule, _difference(run.lines, again.lines))
         for name, column in run.columns.items():
             if column != again.columns[name]:
                 self._refuse(rule, f"column {name} differs")
 
-    def _check_blind(self, run: _Run, other: _Run, rows: Rows) -> None:
+    def _check_blind(self, run: "_Record", other: "_Record", rows: Rows) -> None:
         changed = [a.id for a, b in zip(self._rows, rows, strict=True) if a != b]
-        common = min(run.log.until_done(changed), other.log.until_done(changed))
-        ours, theirs = run.log.lines[:common], other.log.lines[:common]
+        common = min(run.until_done(changed), other.until_done(changed))
+        ours, theirs = run.lines[:common], other.lines[:common]
         if ours != theirs:
             rule = "hidden output lengths must not decide (unless needs_oracle is declared)"
             self._refuse(rule, f"with other lengths, {_difference(ours, theirs)}")
@@ -241,11 +238,12 @@ def _snapshot(view: View, *others: RequestView) -> dict[str, object]:
     return seen
 
 
-class _Log(DecisionLog):
-    """A decision log that knows which decision led to a request's last token."""
+class _Record(DecisionLog):
+    """What a run leaves; knows which decision led to a request's last token."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__()
+        self.end, self.columns = 0.0, dict[str, bytes]()
         self._missing = {row.id: row.prompt_tokens + row.output_tokens - 1 for row in rows}
         self._lengths = dict(self._missing)
         self._done_at: dict[int, int] = {}
@@ -288,11 +286,11 @@ def _alter(rows: Rows, rng: np.random.Generator) -> list[Rows]:
     return [other, [*rows[:one], other[one], *rows[one + 1 :]]]
 
 
-def _place(rows: Rows, descending: bool) -> list[Request]:
+def _place(rows: Rows, kind: type[Request], descending: bool) -> list[Request]:
     """Make the requests at ascending or descending addresses, so that an order by id() shows."""
-    blanks = sorted((Request.__new__(Request) for _ in rows), key=id, reverse=descending)
+    blanks = sorted((kind.__new__(kind) for _ in rows), key=id, reverse=descending)
     for blank, row in zip(blanks, rows, strict=True):
-        Request.__init__(blank, row)
+        kind.__init__(blank, row)
     return blanks
 
 

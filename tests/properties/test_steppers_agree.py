@@ -1,0 +1,138 @@
+"""The fast stepper is the reference stepper: same decisions, same tables, to the last bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import POLICIES
+from simulator.recorder import DecisionLog
+from simulator.run import simulate
+from simulator.spec import RunSpec
+
+BATCH = {
+    "max_batch_size": st.integers(1, 5),
+    "max_seq_len": st.sampled_from([None, 40, 64]),
+    "drop_finished": st.booleans(),
+    "release": st.sampled_from(["per-batch", "per-request"]),
+}
+PARAMETERS = {
+    "none": {},
+    "static": BATCH,
+    "window-pull": BATCH | {"max_wait_ms": st.sampled_from([0, 250, 1500])},
+    "window-enqueue": BATCH
+    | {
+        "max_wait_ms": st.sampled_from([0, 250, 1500]),
+        "max_enqueued_batches": st.sampled_from([1, 3, 100]),
+    },
+    "vllm-v1": {
+        "max_num_batched_tokens": st.sampled_from([3, 8, 32, 2048]),
+        "max_num_seqs": st.integers(1, 8),
+        "long_prefill_token_threshold": st.sampled_from([0, 2, 5]),
+        "watermark": st.sampled_from([0.0, 0.2]),
+        "scheduler_reserve_full_isl": st.booleans(),
+    },
+}
+COSTS = (
+    {"kind": "fixed", "step_ms": 100},
+    {"kind": "linear", "fixed_ms": 50, "per_decode_us": 1000, "per_prefill_token_us": 7000},
+    {"kind": "exponential", "mean_ms": 100},
+    {"kind": "table"},
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> RunSpec:
+    """Return a small run under any built-in policy."""
+    kind = draw(st.sampled_from(sorted(PARAMETERS)))
+    policy = {"kind": kind} | {key: draw(law) for key, law in PARAMETERS[kind].items()}
+    lengths = st.sampled_from(
+        [{"kind": "uniform", "low": 1, "high": 20}, 1, 2, {"kind": "uniform", "low": 1, "high": 4}]
+    )
+    return RunSpec.from_dict(
+        {
+            "workload": {
+                "arrivals": {
+                    "kind": "gamma",
+                    "request_rate": draw(st.sampled_from([0.2, 2, 20])),
+                    "cv": draw(st.sampled_from([0.5, 3])),
+                },
+                "prompt_tokens": draw(lengths),
+                "output_tokens": draw(lengths),
+                "num_requests": draw(st.integers(1, 25)),
+            },
+            "policy": policy,
+            "engine": {
+                "block_size": draw(st.sampled_from([1, 3, 16])),
+                "num_blocks": draw(st.sampled_from([64, 90, 10_000])),
+            },
+            "cost": draw(st.sampled_from(COSTS)),
+            "measure": {"horizon_s": draw(st.sampled_from([None, 1.7, 12.0]))},
+            "seed": draw(st.integers(0, 2**16)),
+        }
+    )
+
+
+def assert_same(spec: RunSpec) -> None:
+    """Run both steppers and compare everything they leave."""
+    logs = {"reference": DecisionLog(), "fast": DecisionLog()}
+    results = {
+        stepper: simulate(spec, observers=[log], stepper=stepper) for stepper, log in logs.items()
+    }
+    assert logs["fast"].lines == logs["reference"].lines
+    reference, fast = results["reference"], results["fast"]
+    for name, columns in reference.tables.items():
+        for column, expected in columns.items():
+            found = fast.tables[name][column]
+            assert found.tobytes() == expected.tobytes(), f"{name}.{column}"
+    assert fast.metrics == reference.metrics
+
+
+@settings(deadline=None, derandomize=True, max_examples=250)
+@given(spec=runs())
+def test_both_steppers_leave_the_same_bytes(spec: RunSpec) -> None:
+    assert_same(spec)
+
+
+def test_every_policy_is_covered() -> None:
+    assert set(PARAMETERS) == {policy.model_fields["kind"].default for policy in POLICIES}
+
+
+@pytest.mark.parametrize("policy", sorted(PARAMETERS))
+def test_steppers_agree_on_a_preset(policy: str) -> None:
+    spec = RunSpec.from_dict(
+        {
+            "workload": {"name": "azure-conv-2023", "num_requests": 150, "request_rate": 3},
+            "policy": policy,
+        }
+    )
+    assert_same(spec)
+
+
+def test_steppers_agree_when_blocks_are_scarce() -> None:
+    spec = RunSpec.from_dict(
+        {
+            "workload": {"name": "azure-conv-2023", "num_requests": 250, "request_rate": 8},
+            "policy": {"kind": "vllm-v1", "max_num_batched_tokens": 512},
+            "engine": {"num_blocks": 700},
+        }
+    )
+    assert_same(spec)
+    assert simulate(spec).metrics["num_preemptions"] > 20
+
+
+def test_the_fast_stepper_asks_the_policy_and_the_machine_less_often() -> None:
+    class Count(DecisionLog):
+        calls = 0
+
+        def on_decision(self, *args: object) -> None:
+            self.calls += 1
+
+    counts = {"fast": Count(), "reference": Count()}
+    spec = RunSpec.from_dict({"workload": {"name": "demo-chat", "num_requests": 100}})
+    steps = 0
+    for stepper, count in counts.items():
+        steps = simulate(spec, observers=[count], stepper=stepper).metrics["num_steps"]
+    assert counts["reference"].calls >= steps
+    assert counts["fast"].calls < 4 * 100
+    assert np.isfinite(steps)
