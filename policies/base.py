@@ -11,7 +11,7 @@ and a `Policy` that holds the state of one run.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, Flag, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -50,6 +50,7 @@ class Trigger(Flag):
     STEP_DONE = auto()
     ARRIVAL = auto()
     TIMER = auto()
+    CANCEL = auto()
 
 
 class Work(NamedTuple):
@@ -91,6 +92,25 @@ class Plan(NamedTuple):
     steady: bool = False
 
 
+class KvOp(NamedTuple):
+    """An operation on the KV ledger, as a policy tried it on a scratch ledger.
+
+    Attributes
+    ----------
+    action : {"take", "hold", "release"}
+        Take the cached blocks of a request's prefix, hold blocks for `tokens` tokens in all, or
+        free all blocks.
+    rid : int
+        Request number.
+    tokens : int
+        Tokens to hold; 0 for the others.
+    """
+
+    action: Literal["take", "hold", "release"]
+    rid: int
+    tokens: int = 0
+
+
 class Decision(NamedTuple):
     """What the engine shall do now, applied in the order reject, preempt, admit, run.
 
@@ -108,6 +128,9 @@ class Decision(NamedTuple):
         Waiting requests that are turned away.
     wake_at : float, optional
         Time in seconds of the next decision if no event comes first.
+    kv : tuple of KvOp
+        Journal of a scratch ledger, where the order of the operations matters (prefix caching);
+        the engine repeats it. Empty: the engine frees, admits and allocates in this order.
     """
 
     plan: Plan | None = None
@@ -116,6 +139,7 @@ class Decision(NamedTuple):
     preempt: tuple[tuple[int, Mode], ...] = ()
     reject: tuple[tuple[int, str], ...] = ()
     wake_at: float | None = None
+    kv: tuple[KvOp, ...] = ()
 
 
 class Limits(NamedTuple):
@@ -153,6 +177,18 @@ class RequestView(Protocol):
         """Client or class the request belongs to."""
 
     @property
+    def ttft_slo(self) -> float | None:
+        """Wanted time to the first token, seconds; None: not stated."""
+
+    @property
+    def tpot_slo(self) -> float | None:
+        """Wanted time between tokens, seconds; None: not stated."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Time by which the last token is wanted, seconds of the run; None: not stated."""
+
+    @property
     def size(self) -> int:
         """Batch rows the request takes, usually 1."""
 
@@ -165,8 +201,12 @@ class RequestView(Protocol):
         """Output tokens so far."""
 
     @property
+    def promised(self) -> int:
+        """Output tokens of steps in flight; 0 unless the engine plans ahead."""
+
+    @property
     def known(self) -> int:
-        """Tokens known so far: prompt and generated ones."""
+        """Tokens known so far: prompt, generated and promised ones."""
 
     @property
     def remaining(self) -> int:
@@ -183,6 +223,9 @@ class Queue(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[RequestView]: ...
+
+    def __contains__(self, rid: int) -> bool:
+        """Whether the request of that number waits."""
 
     @property
     def head(self) -> RequestView | None:
@@ -208,6 +251,46 @@ class Running(Protocol):
         """Return how many decodes stand before `request` in running order."""
 
 
+class Hit(NamedTuple):
+    """What a request finds in the prefix cache.
+
+    Attributes
+    ----------
+    tokens, blocks : int
+        Leading tokens that need not be computed, and the blocks that hold them.
+    idle : int
+        Those of the blocks that nobody holds: they count as free until they are taken.
+    """
+
+    tokens: int = 0
+    blocks: int = 0
+    idle: int = 0
+
+
+class Scratch(Protocol):
+    """A trial ledger: try a step request by request; nothing is done before the engine agrees."""
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+
+    @property
+    def journal(self) -> tuple[KvOp, ...]:
+        """What was done, for `Decision.kv`; empty where the order does not matter."""
+
+    def hit(self, request: RequestView) -> Hit:
+        """Return what a waiting request finds in the prefix cache."""
+
+    def take(self, request: RequestView) -> None:
+        """Let a waiting request take the blocks it finds in the prefix cache."""
+
+    def hold(self, request: RequestView, tokens: int) -> bool:
+        """Hold blocks for `tokens` tokens in all; False, changing nothing, if too few are free."""
+
+    def release(self, request: RequestView) -> None:
+        """Free all blocks of the request."""
+
+
 class KvView(Protocol):
     """The KV-cache ledger, read-only."""
 
@@ -222,6 +305,13 @@ class KvView(Protocol):
     @property
     def block_size(self) -> int:
         """Tokens in a block."""
+
+    @property
+    def caching(self) -> bool:
+        """Whether full blocks are kept for requests with the same prefix."""
+
+    def scratch(self) -> Scratch:
+        """Return a trial ledger that starts as this one stands."""
 
     @property
     def decode_growth(self) -> int:
@@ -259,6 +349,10 @@ class View(Protocol):
     @property
     def max_model_len(self) -> int | None:
         """Largest number of prompt and output tokens of a request; None: no limit."""
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether steps are planned before the tokens of the step before are known."""
 
 
 class Policy(ABC):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from policies.base import RequestView
+from policies.base import Hit, KvOp, RequestView, Scratch
 
 
 @dataclass(slots=True)
@@ -19,11 +19,15 @@ class ScriptedRequest:
     size: int = 1
     computed: int = 0
     generated: int = 0
+    promised: int = 0
+    ttft_slo: float | None = None
+    tpot_slo: float | None = None
+    deadline: float | None = None
 
     @property
     def known(self) -> int:
-        """Tokens known so far: prompt and generated ones."""
-        return self.prompt_tokens + self.generated
+        """Tokens known so far: prompt, generated and promised ones."""
+        return self.prompt_tokens + self.generated + self.promised
 
     @property
     def remaining(self) -> int:
@@ -47,6 +51,9 @@ class ScriptedQueue:
 
     def __iter__(self) -> Iterator[RequestView]:
         return iter(self._requests)
+
+    def __contains__(self, rid: int) -> bool:
+        return any(request.id == rid for request in self._requests)
 
     @property
     def head(self) -> RequestView | None:
@@ -76,6 +83,12 @@ class ScriptedKv:
         self.block_size = block_size
         self._running = list(running)
 
+    caching = False
+
+    def scratch(self) -> Scratch:
+        """Return a trial ledger that starts as this one stands."""
+        return ScriptedScratch(self)
+
     @property
     def free(self) -> int:
         """Blocks that nobody holds."""
@@ -99,6 +112,39 @@ class ScriptedKv:
         return self.blocks_for(request.computed + tokens) - self.held(request)
 
 
+class ScriptedScratch:
+    """A trial ledger that counts blocks."""
+
+    journal: tuple[KvOp, ...] = ()
+
+    def __init__(self, kv: ScriptedKv) -> None:
+        self._kv = kv
+        self._held: dict[int, int] = {}
+        self.free = kv.free
+
+    def hit(self, request: RequestView) -> Hit:
+        """Return that nothing is found."""
+        return Hit()
+
+    def take(self, request: RequestView) -> None:
+        """Take nothing."""
+
+    def hold(self, request: RequestView, tokens: int) -> bool:
+        """Hold blocks for `tokens` tokens in all; False if too few are free."""
+        held = self._held.get(request.id, self._kv.held(request))
+        blocks = max(held, self._kv.blocks_for(tokens))
+        if blocks - held > self.free:
+            return False
+        self.free -= blocks - held
+        self._held[request.id] = blocks
+        return True
+
+    def release(self, request: RequestView) -> None:
+        """Free all blocks of the request."""
+        self.free += self._held.get(request.id, self._kv.held(request))
+        self._held[request.id] = 0
+
+
 class ScriptedView:
     """A replica in any state you like.
 
@@ -113,6 +159,8 @@ class ScriptedView:
         Size of the KV cache.
     max_model_len : int, optional
         Largest number of prompt and output tokens.
+    plans_ahead : bool
+        Whether steps are planned before the tokens of the step before are known.
 
     Examples
     --------
@@ -129,6 +177,7 @@ class ScriptedView:
         num_blocks: int = 2**20,
         block_size: int = 16,
         max_model_len: int | None = None,
+        plans_ahead: bool = False,
     ) -> None:
         self.now = now
         waiting, running = list(waiting), list(running)
@@ -137,6 +186,7 @@ class ScriptedView:
         self.running = ScriptedQueue(_request(offset + i, item) for i, item in enumerate(running))
         self.kv = ScriptedKv(num_blocks, block_size, self.running)
         self.max_model_len = max_model_len
+        self.plans_ahead = plans_ahead
 
 
 def _request(number: int, item: int | ScriptedRequest) -> ScriptedRequest:

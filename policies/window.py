@@ -129,6 +129,14 @@ class _WindowEnqueue(Policy):
         batch.size += request.size
         return None
 
+    def on_finish(self, request: RequestView, view: View) -> None:
+        for batch in self._batches:  # it gave up waiting
+            if request in batch.members:
+                batch.members.remove(request)
+                batch.size -= request.size
+        while self._batches and not self._batches[0].members:
+            self._batches.popleft()
+
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
         if len(view.running):
             return self._run.step(view)

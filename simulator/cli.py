@@ -158,6 +158,30 @@ def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0)
     return OK
 
 
+@app.command
+def check_vllm(*files: Path) -> int:
+    """Replay recorded decisions of the vLLM scheduler and compare every field of every step.
+
+    Prints `equal`, or the first step and field that differ. Exit code 1 if any file differs.
+
+    Examples:
+      batchlab check-vllm recordings/*.jsonl.gz
+
+    Parameters
+    ----------
+    files
+        Recordings in the format vllm-sched-golden/1, plain or gzip.
+    """
+    from simulator.vllm_recording import check_recording
+
+    if not files:
+        raise UserError("check-vllm: expected at least one recording")
+    differences = [(path, check_recording(path)) for path in files]
+    for path, difference in differences:
+        print(f"{path}: {difference or 'equal'}")
+    return GATE_FAILED if any(difference for _, difference in differences) else OK
+
+
 @app.command(name="list")
 def list_(
     what: Literal["policies", "workloads", "gpus", "models", "costs"], /, *, json: Flag = False

@@ -16,6 +16,7 @@ TICKS_PER_SECOND: Final = 2**30
 
 STEP_DONE: Final = 10
 ARRIVAL: Final = 30
+CANCEL: Final = 40
 TIMER: Final = 50
 DECIDE: Final = 90
 
@@ -51,7 +52,7 @@ class At(Event):
     delay : float
         Seconds from now, at least 0, on the grid.
     priority : int
-        `STEP_DONE` before `ARRIVAL` before `TIMER` before `DECIDE`.
+        `STEP_DONE` before `ARRIVAL`, `CANCEL`, `TIMER` and `DECIDE`.
     """
 
     def __init__(self, env: Environment, delay: float, priority: int) -> None:

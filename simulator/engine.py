@@ -11,7 +11,7 @@ from typing import TypeVar
 from simpy.core import Environment
 from simpy.events import Event, Process
 
-from policies.base import Decision, Mode, Plan, Policy, Release, Trigger
+from policies.base import Decision, KvOp, Mode, Plan, Policy, Release, Trigger
 from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, TIMER, At, Signal, up_to_grid
 from simulator.cost.base import CostModel, StepWork
 from simulator.errors import PolicyStalled, RuleBroken, RunError
@@ -24,11 +24,15 @@ from simulator.view import Oracle, ReplicaView
 
 Answer = TypeVar("Answer")
 
-_START, _STEP_DONE, _ARRIVAL, _TIMER = (
-    t.value for t in (Trigger.START, Trigger.STEP_DONE, Trigger.ARRIVAL, Trigger.TIMER)
-)
-_TRIGGERS = tuple(Trigger(bits) for bits in range(2 * _TIMER))
-"""Triggers by their bits: arithmetic on plain numbers is much faster than on flags."""
+
+class Happened:
+    """Triggers as plain bits: arithmetic on numbers is much faster than on flags."""
+
+    START, STEP_DONE, ARRIVAL, TIMER, CANCEL = (trigger.value for trigger in Trigger)
+
+
+_TRIGGERS = tuple(Trigger(bits) for bits in range(2 * Happened.CANCEL))
+"""Triggers by their bits."""
 
 
 class Engine:
@@ -54,6 +58,7 @@ class Engine:
 
     request_type = Request
     ledger_type = BlockManager
+    plans_ahead = False
 
     def __init__(
         self,
@@ -78,11 +83,19 @@ class Engine:
         )
         oracle = Oracle(output_tokens) if policy.needs_oracle else None
         self._view = ReplicaView(
-            env, self.waiting, self.running, kv, self._decode_growth, max_model_len, oracle
+            env,
+            self.waiting,
+            self.running,
+            kv,
+            self._decode_growth,
+            max_model_len,
+            oracle,
+            self.plans_ahead,
         )
         self._held: list[Request] = []
         self._num_admissions = 0
-        self._happened = _START
+        self._cancelled: list[int] = []
+        self._happened = Happened.START
         self._trigger = Trigger.START
         self._wants_finish = type(policy).on_finish is not Policy.on_finish
         self._wants_submit = type(policy).on_submit is not Policy.on_submit
@@ -96,15 +109,21 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Take an arriving request; called at its arrival time."""
         reason = None
+        self.kv.register(request, request.segments)
         if self._wants_submit:
             reason = self._ask(self._policy.on_submit, request, self._view)
         if reason is None:
             self.waiting.append(request)
-            self._notice(_ARRIVAL)
+            self._notice(Happened.ARRIVAL)
         else:
             self._turn_away(request, reason)
         for observer in self._observers:
             observer.on_submit(request, self._env.now)
+
+    def cancel(self, rid: int) -> None:
+        """Let a request go whose client went away, before the next decision."""
+        self._cancelled.append(rid)
+        self._notice(Happened.CANCEL)
 
     def unfinished(self) -> list[Request]:
         """Return the requests that are still here."""
@@ -125,20 +144,33 @@ class Engine:
         yield At(self._env, 0.0, DECIDE)
         while True:
             if not self._happened:
-                self._asleep = Signal(self._env)
-                yield self._asleep
-            trigger = self._trigger = _TRIGGERS[self._happened]
-            self._happened, self._timer = 0, None
-            decision = self._ask(self._policy.decide, self._view, trigger)
-            work = self._apply(decision, trigger)
+                yield self._sleep()
+            decision, work = self._decide()
             if decision.plan is None:
                 self._rest(decision)
                 continue
             yield At(self._env, self._begin(work, decision) - self._env.now, STEP_DONE)
             self._end(work, decision.plan)
-            self._happened |= _STEP_DONE
+            self._happened |= Happened.STEP_DONE
             if self._env.peek() <= self._env.now:  # other events of this moment come first
                 yield At(self._env, 0.0, DECIDE)
+
+    def _sleep(self) -> Signal:
+        """Return what `_notice` fires."""
+        self._asleep = Signal(self._env)
+        return self._asleep
+
+    def _decide(self) -> tuple[Decision, Listed]:
+        """Ask the policy and carry out its decision, up to the step itself."""
+        for observer in self._watchers:
+            observer.before_decision(self._env.now)
+        trigger = self._trigger = _TRIGGERS[self._happened]
+        self._happened, self._timer = 0, None
+        for rid in self._cancelled:
+            self._abort(rid)
+        self._cancelled.clear()
+        decision = self._ask(self._policy.decide, self._view, trigger)
+        return decision, self._apply(decision, trigger)
 
     def _notice(self, what: int) -> None:
         """Remember an event, and wake the process up once all events of this moment are in."""
@@ -150,7 +182,7 @@ class Engine:
     def _rest(self, decision: Decision) -> None:
         """Go without a plan: decide again if the lists changed, else wait for an event."""
         if decision.admit or decision.preempt:
-            self._happened |= _START
+            self._happened |= Happened.START
         elif decision.wake_at is not None:
             now = self._env.now
             if not (isfinite(decision.wake_at) and decision.wake_at > now):
@@ -160,7 +192,7 @@ class Engine:
 
     def _ring(self, timer: Event) -> None:
         if timer is self._timer:
-            self._notice(_TIMER)
+            self._notice(Happened.TIMER)
 
     def _ask(self, question: Callable[..., Answer], *args: object) -> Answer:
         """Call the policy; whatever it raises ends the run with the circumstances."""
@@ -170,6 +202,8 @@ class Engine:
             raise
         except Exception as error:
             raise RunError(self._where(f"the policy raised {error!r}")) from error
+        finally:
+            self.kv.rollback()
 
     def _where(self, what: str) -> str:
         name = type(self._policy).__name__.lstrip("_")
@@ -184,6 +218,7 @@ class Engine:
             check_lists(decision, self.waiting, self.running)
             for rid, reason in decision.reject:
                 self._turn_away(self._take(rid), reason)
+            self._repeat(decision.kv)
             for rid, mode in decision.preempt:
                 self._preempt(rid, mode)
             reserve = dict(decision.reserve)
@@ -192,9 +227,10 @@ class Engine:
             limit = self._policy.limits.max_num_seqs
             if limit is not None and len(self.running) > limit:
                 raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
+            work = [] if decision.plan is None else self._take_on(decision.plan)
             if self._watchers:
                 self._tell_decision(decision, trigger)
-            return [] if decision.plan is None else self._take_on(decision.plan)
+            return work
         except RuleBroken as error:
             raise RuleBroken(self._where(str(error))) from None
 
@@ -217,6 +253,20 @@ class Engine:
         """Return the blocks that one more token for every running decode needs."""
         return sum(self.kv.need(r, 1) for r in self.running if r.is_decode)
 
+    def _repeat(self, journal: Sequence[KvOp]) -> None:
+        """Do to the ledger what the policy tried, in the same order."""
+        for action, rid, tokens in journal:
+            request = self.running.get(rid) or self.waiting.get(rid)
+            if request is None:
+                raise RuleBroken(f"request {rid} is in the journal but not here")
+            if action == "hold":
+                self.kv.hold(rid, tokens)
+            elif action == "release":
+                self.kv.release(rid)
+            else:
+                request.computed = self.kv.take(request)
+                request.cached_tokens += request.computed
+
     def _take(self, rid: int) -> Request:
         request = self.waiting.pop(rid)
         assert request is not None, "checked by check_lists"
@@ -226,10 +276,25 @@ class Engine:
         assert mode is Mode.RECOMPUTE
         request = self.running.get(rid)
         assert request is not None, "checked by check_lists"
-        self.running.remove(request)
-        self.kv.release(rid)
+        self._stop(request)
         request.drop()
         self.waiting.push_front(request)
+
+    def _stop(self, request: Request) -> None:
+        """Take a request out of the running list; it keeps no blocks."""
+        self.running.remove(request)
+        if self.kv.held(request):
+            self.kv.release(request.id)
+
+    def _abort(self, rid: int) -> None:
+        request = self.running.get(rid)
+        if request is not None:
+            self._stop(request)
+        else:
+            request = self.waiting.pop(rid)
+        if request is not None:  # else it has left by itself
+            request.state = State.ABORTED
+            self._leave(request)
 
     def _admit(self, request: Request, reserve: int) -> None:
         request.state = State.RUNNING
@@ -306,6 +371,7 @@ class Engine:
             if request.computed == request.known:
                 request.generated += 1
                 request.known += 1
+                self.kv.learn(request)
                 sampled.append(request)
         self.running.refresh()
         return sampled
@@ -333,7 +399,10 @@ class Engine:
     def _retire(self, complete: Sequence[Request], plan: Plan) -> None:
         """Let requests go that have all their tokens, or hold them until their batch is done."""
         for request in complete:
-            self.running.remove(request)
+            if request.state is State.WAITING:  # preempted with its last token in flight
+                self.waiting.pop(request.id)
+            else:
+                self.running.remove(request)
             if plan.release is Release.PER_BATCH:
                 request.state = State.HELD
                 self._held.append(request)
@@ -355,7 +424,8 @@ class Engine:
 
     def _finish(self, request: Request) -> None:
         request.state = State.FINISHED
-        self.kv.release(request.id)
+        if self.kv.held(request):
+            self.kv.release(request.id)
         self._leave(request)
 
     def _leave(self, request: Request) -> None:

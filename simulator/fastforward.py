@@ -9,7 +9,7 @@ from math import inf
 
 from simpy.events import Process
 
-from policies.base import ALL_RUNNING, Decision, Mode, Plan, Release
+from policies.base import ALL_RUNNING, Decision, Plan, Release
 from simulator.clock import TICKS_PER_SECOND
 from simulator.cohort import Cohort, CohortLedger, CohortRequest
 from simulator.cost.base import StepWork
@@ -87,11 +87,11 @@ class FastEngine(Engine):
             return self._cohort.growth
         return super()._decode_growth()
 
-    def _preempt(self, rid: int, mode: Mode) -> None:
-        member = self._cohort.members.get(rid)
+    def _stop(self, request: Request) -> None:
+        member = self._cohort.members.get(request.id)
         if member is not None:
             self._cohort.leave(member)
-        super()._preempt(rid, mode)
+        super()._stop(request)
 
     def _begin(self, listed: Listed, decision: Decision) -> float:
         """Start the step, or a run of steps of which the last is still to be ended."""

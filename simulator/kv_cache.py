@@ -1,7 +1,13 @@
 """The KV ledger: who holds how many blocks. Every block is either free or held by one request."""
 
-from policies.base import RequestView
+from collections.abc import Hashable, Sequence
+
+from policies.base import RequestView, Scratch
 from simulator.errors import RuleBroken
+from simulator.scratch import CountingScratch
+
+Segment = tuple[Hashable, int]
+"""A source of tokens and how many of its leading tokens follow; equal sources are equal text."""
 
 UNLIMITED_BLOCKS = 2**48
 """Number of blocks of a cache that never fills up."""
@@ -33,6 +39,26 @@ class BlockManager:
         self.num_allocated = 0
         self.num_freed = 0
         self._held: dict[int, int] = {}
+
+    caching = False
+    """Whether full blocks are kept for requests with the same prefix."""
+
+    def scratch(self) -> Scratch:
+        """Return a trial ledger that starts as this one stands."""
+        return CountingScratch(self)
+
+    def rollback(self) -> None:
+        """Undo what was tried on a scratch ledger."""
+
+    def register(self, request: RequestView, prompt: Sequence[Segment] | None) -> None:
+        """Take note of the content of a request's prompt; it matters to prefix caching only."""
+
+    def learn(self, request: RequestView) -> None:
+        """Take note of newly generated tokens; they matter to prefix caching only."""
+
+    def take(self, request: RequestView) -> int:
+        """Let a waiting request hold the cached blocks it finds; return the tokens in them."""
+        return 0
 
     @property
     def used(self) -> int:

@@ -77,6 +77,9 @@ class Observer:
     def on_submit(self, request: Request, now: float) -> None:
         """A request arrived; `request.state` tells whether it was rejected."""
 
+    def before_decision(self, now: float) -> None:
+        """The policy is about to be asked; requests may still be submitted or cancelled."""
+
     def on_decision(
         self, now: float, trigger: Trigger, decision: Decision, work: list[tuple[int, int]]
     ) -> None:

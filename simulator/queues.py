@@ -27,6 +27,10 @@ class WaitingQueue:
         """The first request, or None."""
         return next(iter(self._requests.values()), None)
 
+    def get(self, rid: int) -> Request | None:
+        """Return the waiting request of that number, or None."""
+        return self._requests.get(rid)
+
     def append(self, request: Request) -> None:
         """Put the request at the end."""
         self._requests[request.id] = request

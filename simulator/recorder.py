@@ -26,6 +26,7 @@ REQUEST_COLUMNS = {
     "target_output_tokens": np.int64,
     "max_tokens": np.int64,
     "recomputed_tokens": np.int64,
+    "cached_tokens": np.int64,
     "num_preemptions": np.int64,
     "priority": np.int64,
     "tenant": np.str_,
@@ -151,7 +152,7 @@ class TableRecorder(Observer):
         }
 
     def _row(self, request: Request) -> tuple[object, ...]:
-        left = request.state in (State.FINISHED, State.REJECTED)
+        left = request.state in (State.FINISHED, State.REJECTED, State.ABORTED)
         return (
             request.id,
             request.arrival,
@@ -164,6 +165,7 @@ class TableRecorder(Observer):
             self._output_tokens[request.id],
             request.max_tokens,
             request.recomputed_tokens,
+            request.cached_tokens,
             request.preemptions,
             request.priority,
             request.tenant,

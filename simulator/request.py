@@ -1,8 +1,10 @@
 """The life of a request inside a run."""
 
+from collections.abc import Sequence
 from enum import Enum
 
 from simulator.clock import to_grid
+from simulator.kv_cache import Segment
 from workloads.request import RequestSpec
 
 
@@ -15,6 +17,8 @@ class State(Enum):
     """Done, but its batch is not: tokens and blocks are released with the batch."""
     FINISHED = "finished"
     REJECTED = "rejected"
+    ABORTED = "aborted"
+    """The client went away."""
 
 
 class Request:
@@ -30,7 +34,9 @@ class Request:
 
     __slots__ = (
         "arrival",
+        "cached_tokens",
         "computed",
+        "deadline",
         "finish",
         "first_scheduled",
         "first_token",
@@ -43,12 +49,16 @@ class Request:
         "peak_computed",
         "preemptions",
         "priority",
+        "promised",
         "prompt_tokens",
         "recomputed_tokens",
         "reject_reason",
+        "segments",
         "size",
         "state",
         "tenant",
+        "tpot_slo",
+        "ttft_slo",
     )
 
     def __init__(self, spec: RequestSpec) -> None:
@@ -59,10 +69,17 @@ class Request:
         self.priority = spec.priority
         self.tenant = spec.tenant
         self.size = spec.size
+        self.ttft_slo = spec.ttft_slo
+        self.tpot_slo = spec.tpot_slo
+        self.deadline = spec.deadline
+        self.segments: Sequence[Segment] | None = None
+        """What the prompt is made of; None: it is like no other."""
         self.state = State.WAITING
         self.order = 0
         self.computed = 0
         self.generated = 0
+        self.promised = 0
+        self.cached_tokens = 0
         self.known = spec.prompt_tokens
         self.preemptions = 0
         self.peak_computed = 0

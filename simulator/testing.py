@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
+from operator import attrgetter
 from typing import NoReturn
 
 import numpy as np
@@ -27,11 +28,12 @@ from workloads.streams import Streams
 Rows = list[RequestSpec]
 Work = list[tuple[int, int]]
 
-MAX_DECISIONS = 20_000
+MAX_DECISIONS = 10_000
 """Decisions after which a run of a handful of requests counts as going round in circles."""
 
 _TICK = 2**-8  # seconds; arrivals and fixed steps are multiples of it, so that events coincide
 _VISIBLE = tuple(name for name in vars(RequestView) if not name.startswith("_"))
+_look = attrgetter(*_VISIBLE)
 
 
 def check_policy(spec: PolicySpec, *, num_traces: int = 20, seed: int = 0) -> None:
@@ -131,10 +133,10 @@ class _Trial:
         # Named like the policy, because the engine's messages name the class.
         guard: Policy = type(type(policy).__name__, (_Guard,), {})(policy)
         outputs = {row.id: row.output_tokens for row in rows}
-        record, recorder, env = _Record(rows), TableRecorder(outputs), Environment()
+        requests = _place(rows, kind.request_type, flip)
+        record, recorder, env = _Record(requests, outputs), TableRecorder(outputs), Environment()
         kv = kind.ledger_type(self._num_blocks, self._block_size)
         engine = kind(env, guard, self._cost, kv, outputs, self._max_model_len, (recorder, record))
-        requests = _place(rows, kind.request_type, flip)
         engine.start()
         for request in requests:
             At(env, request.arrival, ARRIVAL).callbacks.append(partial(_submit, engine, request))
@@ -143,7 +145,8 @@ class _Trial:
             if not until:
                 engine.check_done()
         except Exception as error:
-            self._refuse("the engine has to accept every decision", error)
+            what = f"{type(error).__name__}: {error}"
+            self._refuse("the engine has to accept every decision", what)
         record.end, tables = env.now, recorder.tables(engine.unfinished())
         record.columns = {f"{t} {c}": col.tobytes() for t in tables for c, col in tables[t].items()}
         if not until:
@@ -183,8 +186,7 @@ class _Guard(Policy):
     """Passes everything on to a policy and watches what it does to the things it sees."""
 
     def __init__(self, policy: Policy) -> None:
-        self.needs_oracle = policy.needs_oracle
-        self.limits = policy.limits
+        self.needs_oracle, self.limits = policy.needs_oracle, policy.limits
         self._policy = policy
         self._num_decisions = 0
         self._steady: tuple[Decision, list[int]] | None = None
@@ -223,37 +225,36 @@ class _Guard(Policy):
 def _unchanged(method: str, view: View, *others: RequestView) -> Iterator[None]:
     before = _snapshot(view, *others)
     yield
-    after = _snapshot(view, *others)
-    for what, value in before.items():
-        if after.get(what) != value:
-            raise RuleBroken(f"{method} changed {what} from {value} to {after.get(what)}")
+    for (what, whose), now in _snapshot(view, *others).items():
+        was = before.get((what, whose))
+        if now != was:
+            raise RuleBroken(f"{method} changed the {what} of {whose} from {was} to {now}")
 
 
-def _snapshot(view: View, *others: RequestView) -> dict[str, object]:
-    seen: dict[str, object] = {"the free KV blocks": view.kv.free}
+def _snapshot(view: View, *others: RequestView) -> dict[tuple[str, str], object]:
+    seen: dict[tuple[str, str], object] = {("number", "free KV blocks"): view.kv.free}
     for name, queue in (("waiting", view.waiting), ("running", view.running), ("new", others)):
-        seen[f"the {name} requests"] = [request.id for request in queue]
+        seen["list", f"{name} requests"] = [request.id for request in queue]
         for r in queue:
-            seen |= {f"{field} of request {r.id}": getattr(r, field) for field in _VISIBLE}
+            whose = f"request {r.id}"
+            seen |= {(what, whose): value for what, value in zip(_VISIBLE, _look(r), strict=True)}
     return seen
 
 
 class _Record(DecisionLog):
     """What a run leaves; knows which decision led to a request's last token."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, requests: list[Request], outputs: dict[int, int]) -> None:
         super().__init__()
         self.end, self.columns = 0.0, dict[str, bytes]()
-        self._missing = {row.id: row.prompt_tokens + row.output_tokens - 1 for row in rows}
-        self._lengths = dict(self._missing)
+        self._requests, self._outputs = requests, outputs
         self._done_at: dict[int, int] = {}
 
     def on_decision(self, now: float, trigger: Trigger, decision: Decision, work: Work) -> None:
         super().on_decision(now, trigger, decision, work)
-        self._missing |= {rid: self._lengths[rid] for rid, _ in decision.preempt}
         for rid, tokens in work:
-            self._missing[rid] -= tokens
-            if not self._missing[rid]:
+            request = self._requests[rid]
+            if tokens == request.remaining and request.generated + 1 == self._outputs[rid]:
                 self._done_at[rid] = len(self.lines)
 
     def until_done(self, rids: list[int]) -> int:

@@ -19,12 +19,24 @@ class Clock(Protocol):
 class LedgerView:
     """The KV ledger as a policy sees it (`policies.base.KvView`)."""
 
-    __slots__ = ("_decode_growth", "_kv", "block_size", "blocks_for", "held", "need", "total")
+    __slots__ = (
+        "_decode_growth",
+        "_kv",
+        "block_size",
+        "blocks_for",
+        "caching",
+        "held",
+        "need",
+        "scratch",
+        "total",
+    )
 
     def __init__(self, kv: BlockManager, decode_growth: Callable[[], int]) -> None:
         self._kv = kv
         self._decode_growth = decode_growth
         self.total = kv.total
+        self.caching = kv.caching
+        self.scratch = kv.scratch
         self.block_size = kv.block_size
         self.blocks_for = kv.blocks_for
         self.held = kv.held
@@ -55,7 +67,7 @@ class Oracle:
 class ReplicaView:
     """A replica as its policy sees it (`policies.base.View`)."""
 
-    __slots__ = ("_clock", "kv", "max_model_len", "oracle", "running", "waiting")
+    __slots__ = ("_clock", "kv", "max_model_len", "oracle", "plans_ahead", "running", "waiting")
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class ReplicaView:
         decode_growth: Callable[[], int],
         max_model_len: int | None,
         oracle: Oracle | None,
+        plans_ahead: bool,
     ) -> None:
         self._clock = clock
         self.waiting = waiting
@@ -73,6 +86,7 @@ class ReplicaView:
         self.kv = LedgerView(kv, decode_growth)
         self.max_model_len = max_model_len
         self.oracle = oracle
+        self.plans_ahead = plans_ahead
 
     @property
     def now(self) -> float:

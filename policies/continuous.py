@@ -1,0 +1,253 @@
+"""The loop of continuous batching with a token budget; policies differ in a few small choices.
+
+A step serves the running requests in order of admission, then admits waiting ones. What can be
+exchanged: the order of the queue and the choice of a victim (`policies.orders`), and the budget of
+the step (`policies.budgets`).
+
+Source: vLLM 0.32 `v1/core/sched/scheduler.py`, checked against recorded decisions.
+"""
+
+from dataclasses import dataclass, field
+
+from policies.base import (
+    ALL_RUNNING,
+    AllRunning,
+    Decision,
+    KvOp,
+    Limits,
+    Mode,
+    Plan,
+    Policy,
+    RequestView,
+    Scratch,
+    Trigger,
+    View,
+    Work,
+)
+from policies.budgets import Budget
+from policies.orders import Order, QueueOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Numbers of the loop; their meaning is documented at `policies.vllm_v1.VllmV1`."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_num_active_seqs: int | None = None
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    watermark: float = 0.0
+    reserve_full_isl: bool = True
+    decodes_first: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step in the making."""
+
+    left: int
+    cap: int
+    tokens: dict[int, int] = field(default_factory=dict)
+    chunks: list[Work] = field(default_factory=list)
+    admitted: list[int] = field(default_factory=list)
+    preempted: list[RequestView] = field(default_factory=list)
+    num_decodes: int | None = None
+    """All decodes advance, and there are this many; None: `tokens` lists who advances."""
+
+
+class Continuous(Policy):
+    """A decision maker that runs the loop.
+
+    Parameters
+    ----------
+    rules : Rules
+        Numbers of the loop.
+    limits : Limits
+        What the policy promises to the engine.
+    order : Order
+        Fresh order of the queue.
+    budget : Budget
+        Token budget of each step.
+    """
+
+    def __init__(self, rules: Rules, limits: Limits, order: Order, budget: Budget) -> None:
+        self.limits = limits
+        self._rules = rules
+        self._order = order
+        self._budget = budget
+        self._plain = isinstance(order, QueueOrder) and not rules.decodes_first
+
+    def on_submit(self, request: RequestView, view: View) -> str | None:
+        """Put the request in order; refuse a prompt that no step can take whole."""
+        limit = self._rules.max_num_batched_tokens
+        if not self._rules.enable_chunked_prefill and request.prompt_tokens > limit:
+            return (
+                f"prompt of {request.prompt_tokens} tokens exceeds max_num_batched_tokens {limit} "
+                "and chunked prefill is off"
+            )
+        self._order.add(request)
+        return None
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        """Return the next step: running requests first, then admissions."""
+        step = _Step(self._budget.tokens(view), self._cap(view))
+        kv = view.kv.scratch()
+        if not (self._plain and self._serve_ample(view, step, kv)):
+            self._serve(view, step, kv)
+        if not step.preempted:
+            self._admit(view, step, kv)
+        for request in step.preempted:
+            self._order.add(request)
+        return self._decision(view, step, kv.journal)
+
+    def _cap(self, view: View) -> int:
+        """Return the most tokens one request may get in this step."""
+        rules = self._rules
+        present = len(view.running) + len(view.waiting)
+        if not rules.long_prefill_token_threshold or present < 2:
+            return rules.max_num_batched_tokens
+        cap = rules.long_prefill_token_threshold
+        if rules.long_prefill_token_threshold_adaptive:
+            cap = max(cap, rules.max_num_batched_tokens // present)
+        return cap
+
+    def _wish(self, request: RequestView, step: _Step, view: View) -> int:
+        """Return the tokens a running request would get, whatever the blocks."""
+        if request.promised and request.generated + request.promised >= request.max_tokens:
+            return 0  # its last token is on its way
+        tokens = min(request.remaining, step.cap, step.left)
+        if view.max_model_len is not None:
+            tokens = min(tokens, view.max_model_len - request.computed - 1)
+        return tokens
+
+    def _serve_ample(self, view: View, step: _Step, kv: Scratch) -> bool:
+        """Serve all running requests where nothing is short, without looking at the decodes.
+
+        Return False, having done nothing, where budget or blocks may be short.
+        """
+        running = view.running
+        num_decodes = running.num_decodes
+        if view.kv.caching or view.plans_ahead or num_decodes > step.left:
+            return False
+        served: list[tuple[RequestView, int]] = []
+        growth, left = 0, step.left - num_decodes
+        for request in running.partials:
+            tokens = self._wish(request, step, view)
+            if tokens > left and running.decodes_before(request) < num_decodes:
+                return False  # it stands before decodes and takes some of their budget
+            tokens = min(tokens, left)
+            if tokens > 0:
+                left -= tokens
+                growth += view.kv.need(request, tokens)
+                served.append((request, tokens))
+        # A decode needs at most one block more, so the first test is enough while blocks abound.
+        if num_decodes + growth > kv.free and view.kv.decode_growth + growth > kv.free:
+            return False
+        for request, tokens in served:
+            kv.hold(request, request.computed + tokens)
+            step.chunks.append(Work(request.id, tokens))
+        step.left, step.num_decodes = left, num_decodes
+        return True
+
+    def _serve(self, view: View, step: _Step, kv: Scratch) -> None:
+        """Serve the running requests one by one, preempting until the next one fits."""
+        running = list(view.running)
+        if self._rules.decodes_first:
+            running.sort(key=lambda request: request.computed < request.prompt_tokens)
+        index = 0
+        while index < len(running) and step.left > 0:
+            request = running[index]
+            tokens = self._wish(request, step, view)
+            if tokens <= 0 and self._rules.decodes_first:
+                return
+            if tokens > 0:
+                before = len(step.preempted)
+                if not self._make_room(request, tokens, running, step, kv):
+                    return
+                if len(step.preempted) > before:
+                    index = running.index(request)
+                step.tokens[request.id] = tokens
+                step.left -= tokens
+            index += 1
+
+    def _make_room(
+        self,
+        request: RequestView,
+        tokens: int,
+        running: list[RequestView],
+        step: _Step,
+        kv: Scratch,
+    ) -> bool:
+        """Hold the blocks for more tokens; False if the request itself had to go."""
+        while not kv.hold(request, request.computed + tokens):
+            victim = self._order.victim(running)
+            running.remove(victim)
+            kv.release(victim)
+            step.preempted.append(victim)
+            step.left += step.tokens.pop(victim.id, 0)
+            if victim is request:
+                return False
+        return True
+
+    def _admit(self, view: View, step: _Step, kv: Scratch) -> None:
+        """Admit waiting requests until the first that does not fit."""
+        rules = self._rules
+        most = rules.max_num_seqs
+        if rules.max_num_active_seqs is not None:
+            most = min(most, rules.max_num_active_seqs)
+        num_running = len(view.running)
+        if step.left <= 0 or num_running >= most or not len(view.waiting):
+            return
+        # The decodes of an ample step hold their blocks only when the engine runs it.
+        spare = view.kv.decode_growth if step.num_decodes is not None else 0
+        self._order.begin(view)
+        while step.left > 0 and num_running < most:
+            request = self._order.head
+            if request is None:
+                return
+            hit = kv.hit(request)
+            tokens = min(request.known - hit.tokens, step.cap)
+            if tokens > step.left and not rules.enable_chunked_prefill:
+                return
+            tokens = min(tokens, step.left)
+            lasting = request.known if rules.reserve_full_isl else hit.tokens + tokens
+            need = view.kv.blocks_for(lasting) - hit.blocks + hit.idle + spare
+            if num_running:
+                need += int(rules.watermark * (view.kv.total + 1))
+            if need > kv.free:
+                return
+            kv.take(request)
+            kv.hold(request, hit.tokens + tokens)
+            self._order.take()
+            step.admitted.append(request.id)
+            step.chunks.append(Work(request.id, tokens))
+            step.left -= tokens
+            num_running += 1
+
+    def _decision(self, view: View, step: _Step, journal: tuple[KvOp, ...]) -> Decision:
+        """Put a step into words; decodes are listed only where some of them are left out."""
+        preempt = tuple((r.id, Mode.RECOMPUTE) for r in step.preempted)
+        decodes: AllRunning | tuple[int, ...] = ALL_RUNNING
+        chunks = step.chunks
+        if step.num_decodes is None:
+            gone = {r.id for r in step.preempted}
+            staying = [r for r in view.running if r.id not in gone]
+            alone = [r.id for r in staying if r.is_decode and r.id in step.tokens]
+            if len(alone) < sum(r.is_decode for r in staying):
+                decodes = tuple(alone)
+            pieces = [
+                Work(r.id, step.tokens[r.id])
+                for r in staying
+                if not r.is_decode and r.id in step.tokens
+            ]
+            chunks = pieces + chunks
+            any_work = bool(step.tokens or chunks)
+        else:
+            any_work = bool(step.num_decodes or chunks)
+        if not any_work:
+            return Decision(preempt=preempt, kv=journal)
+        steady = self._budget.is_constant and not chunks and not preempt
+        plan = Plan(decodes=decodes, chunks=tuple(chunks), steady=steady)
+        return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)
