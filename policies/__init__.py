@@ -18,6 +18,7 @@ from policies.base import (
     View,
     Work,
 )
+from policies.routers import ROUTERS, Router, RouterSpec
 from policies.static import Static
 from policies.vllm_v1 import OneAtATime, VllmV1
 from policies.window import WindowEnqueue, WindowPull
@@ -28,6 +29,7 @@ POLICIES: tuple[type[PolicySpec], ...] = (OneAtATime, Static, WindowPull, Window
 __all__ = [
     "ALL_RUNNING",
     "POLICIES",
+    "ROUTERS",
     "Decision",
     "Limits",
     "Mode",
@@ -37,6 +39,8 @@ __all__ = [
     "PolicySpec",
     "Release",
     "RequestView",
+    "Router",
+    "RouterSpec",
     "Shape",
     "Static",
     "Trigger",

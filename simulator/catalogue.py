@@ -15,6 +15,13 @@ def policies() -> list[Row]:
     return [_model_row(policy) for policy in POLICIES]
 
 
+def routers() -> list[Row]:
+    """Return the routers with their parameters and defaults."""
+    from policies.routers import ROUTERS
+
+    return [_model_row(router) for router in ROUTERS]
+
+
 def costs() -> list[Row]:
     """Return the cost models with their parameters and defaults."""
     from simulator.cost.spec import COSTS
@@ -74,6 +81,7 @@ def models() -> list[Row]:
 
 CATALOGUES: dict[str, Callable[[], list[Row]]] = {
     "policies": policies,
+    "routers": routers,
     "workloads": workloads,
     "gpus": gpus,
     "models": models,

@@ -108,6 +108,16 @@ class Cohort:
         return len(self.members)
 
     @property
+    def kv_used(self) -> int:
+        """Blocks held by everyone on the replica."""
+        return self._kv.used
+
+    @property
+    def kv_free(self) -> int:
+        """Blocks that nobody holds."""
+        return self._kv.free
+
+    @property
     def growth(self) -> int:
         """Blocks that the next step needs."""
         return self.due[self.clock % len(self.due)]

@@ -10,9 +10,9 @@ from math import inf
 from simpy.events import Process
 
 from policies.base import ALL_RUNNING, Decision, Plan, Release
-from simulator.clock import TICKS_PER_SECOND
 from simulator.cohort import Cohort, CohortLedger, CohortRequest
 from simulator.cost.base import StepWork
+from simulator.decode_run import DecodeRun, eventless_steps
 from simulator.engine import Engine
 from simulator.observer import StepRecord
 from simulator.request import Request
@@ -118,70 +118,42 @@ class FastEngine(Engine):
     def _skip(self, plan: Plan, start: float, limit: float) -> tuple[float, float | None]:
         """Do the steps that end before `limit` and in which nothing happens.
 
-        Nobody may end in such a step, and the one after it has to find its blocks. Return when
-        the next step starts, and its duration if it is known already.
+        Return when the next step starts, and its duration if it is known already.
         """
-        cohort = self._cohort
-        last = cohort.next_end
-        if last is None or last - cohort.clock <= 1:
+        if not len(self._cohort):
             return start, None
-        first = self._work([])
-        charged = padded(first, plan.shape)
-        rows, size, context = charged.num_decodes, first.num_decodes, first.context_tokens
-        due, free, clock = cohort.due, self.kv.free, cohort.clock
-        used, ticks = self.kv.used, 0
-        ends: list[float] = []
-        durations: list[float] = []
-        now, duration = start, None
-        while clock + 1 < last:
-            growth = due[clock % len(due)]
-            if growth + due[(clock + 1) % len(due)] > free:
-                break
-            attended = context if rows == size else context * rows // size
-            duration = self._duration(StepWork(rows, attended, (), rows, charged.num_rows))
-            if now + duration >= limit:
-                break
-            now += duration
-            ends.append(now)
-            durations.append(duration)
-            free -= growth
-            used += growth
-            ticks += used * int(duration * TICKS_PER_SECOND)
-            clock += 1
-            context += size
-            duration = None
-        if ends:
-            self._record_run(plan, charged, start, ends, durations, ticks)
-        return now, duration
+        charged = padded(self._work([]), plan.shape)
+        run = eventless_steps(self._cohort, charged, self._cost, self._duration, start, limit)
+        if run.ends:
+            self._record_run(plan, charged, start, run)
+        return run.now, run.next_duration
 
     def _record_run(
         self,
         plan: Plan,
         charged: StepWork,
         start: float,
-        ends: list[float],
-        durations: list[float],
-        ticks: int,
+        run: DecodeRun,
     ) -> None:
         """Apply a run of steps to the cohort and tell the observers."""
-        cohort, steps = self._cohort, len(ends)
+        cohort, steps = self._cohort, len(run.ends)
         size = len(cohort)
         context = cohort.context_tokens * steps + size * (steps * (steps - 1) // 2)
         previous = cohort.last_token
         cohort.advance(steps)
         record = StepRecord(
             start=start,
-            end=ends[-1],
+            end=run.ends[-1],
             num_steps=steps,
-            first_step=durations[0],
-            last_step=durations[-1],
+            first_step=run.durations[0],
+            last_step=run.durations[-1],
             num_decodes=size,
             num_chunks=0,
             chunk_tokens=0,
             context_tokens=context,
             charged_tokens=charged.num_decodes * steps,
             kv_used=self.kv.used,
-            kv_block_ticks=ticks,
+            kv_block_ticks=run.kv_block_ticks,
             num_waiting=len(self.waiting),
             num_running=len(self.running),
         )
@@ -189,10 +161,10 @@ class FastEngine(Engine):
             observer.on_step(record)
         if plan.release is Release.PER_REQUEST:
             assert previous is not None, "a decode has delivered a token"
-            gaps = [ends[0] - previous, *durations[1:]]
-            cohort.last_token = ends[-1]
+            gaps = [run.ends[0] - previous, *run.durations[1:]]
+            cohort.last_token = run.ends[-1]
             for observer in self._observers:
-                observer.on_gap_run(ends, gaps, size)
+                observer.on_gap_run(run.ends, gaps, size)
 
     def _work(self, listed: Listed) -> StepWork:
         """Return what the step computes: the cohort's tokens and the chunks."""

@@ -59,7 +59,10 @@ def measured_window(tables: dict[str, Columns], measure: Measure) -> Window:
 
 
 def summarise(
-    tables: dict[str, Columns], measure: Measure, num_blocks: int | None = None
+    tables: dict[str, Columns],
+    measure: Measure,
+    num_blocks: int | None = None,
+    num_replicas: int = 1,
 ) -> Metrics:
     """Return all metrics of a run.
 
@@ -70,7 +73,9 @@ def summarise(
     measure : Measure
         Warm-up, objectives and percentiles.
     num_blocks : int, optional
-        Usable KV blocks; None: the cache has no limit and no usage.
+        Usable KV blocks of a replica; None: the cache has no limit and no usage.
+    num_replicas : int
+        Replicas; busy fraction and KV usage are means over them.
 
     Returns
     -------
@@ -89,7 +94,7 @@ def summarise(
     inside = _floats(gaps, "time_s") >= window.start
     gap_ms = _floats(gaps, "gap_s")[inside] * 1e3
     metrics |= describe("itl", gap_ms, _ints(gaps, "count")[inside], measure)
-    metrics |= _machine(tables, window, num_blocks)
+    metrics |= _machine(tables, window, num_blocks, num_replicas)
     return metrics
 
 
@@ -210,7 +215,9 @@ def _throughput(tables: dict[str, Columns], requests: _Requests, window: Window)
     }
 
 
-def _machine(tables: dict[str, Columns], window: Window, num_blocks: int | None) -> Metrics:
+def _machine(
+    tables: dict[str, Columns], window: Window, num_blocks: int | None, num_replicas: int
+) -> Metrics:
     """Utilisation, time-weighted over the window (batch sizes: over the busy time)."""
     steps = tables["steps"]
     start, end = _floats(steps, "start_s"), _floats(steps, "end_s")
@@ -226,13 +233,13 @@ def _machine(tables: dict[str, Columns], window: Window, num_blocks: int | None)
     waited = _waiting_time(tables["requests"], window)
     length = window.length
     return {
-        "busy_fraction": busy / length if length else None,
+        "busy_fraction": busy / length / num_replicas if length else None,
         "num_steps": round(num_steps),
         "mean_step_ms": busy / num_steps * 1e3 if num_steps else None,
         "mean_batch_size": float((weight * batch).sum()) / busy if busy else None,
         "p99_batch_size": time_weighted_percentile(batch, weight, 99) if busy else None,
         "padding_fraction": 1 - useful / charged if charged else None,
-        "kv_usage_mean": _share(held, length, num_blocks),
+        "kv_usage_mean": _share(held, length * num_replicas, num_blocks),
         "kv_usage_max": _share(float(used[weight > 0].max(initial=0)), 1.0, num_blocks),
         "mean_num_waiting": waited / length if length else None,
         "mean_num_running": float((weight * _ints(steps, "num_running")).sum()) / length

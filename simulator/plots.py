@@ -225,19 +225,26 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     if what == "num_waiting":
         return edges, _waiting(result, edges) / width
     if what == "utilisation":
-        return edges, _integrate(start, end, np.ones(len(start)), edges) / width
+        share = np.full(len(start), 1 / result.spec.engine.num_replicas)
+        return edges, _integrate(start, end, share, edges) / width
     if what == "kv_usage":
-        share = held / (end - start) / (result.num_blocks or np.nan)
+        total = (result.num_blocks or np.nan) * result.spec.engine.num_replicas
+        share = held / (end - start) / total
         return edges, _integrate(start, end, share, edges) / width
     busy = _integrate(start, end, np.ones(len(start)), edges)
-    total = _integrate(start, end, decodes + chunks, edges)
-    return edges, np.divide(total, busy, out=np.zeros(bins), where=busy > 0)
+    rows = _integrate(start, end, decodes + chunks, edges)
+    return edges, np.divide(rows, busy, out=np.zeros(bins), where=busy > 0)
 
 
 def _integrate(start: Floats, end: Floats, values: Floats, edges: Floats) -> Floats:
-    """Integrate a quantity that holds `values` on [start, end) over each interval."""
-    times = np.column_stack([start, end]).ravel()
-    rates = np.column_stack([values, np.zeros(len(values))]).ravel()
+    """Integrate a quantity that holds `values` on [start, end) over each interval.
+
+    The intervals of several replicas may overlap; their values add up.
+    """
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    rates = np.cumsum(np.concatenate([values, -values])[order])
+    times = times[order]
     if not len(times):
         return np.zeros(len(edges) - 1)
     area = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])
@@ -283,4 +290,4 @@ def _choose(table: dict[str, tuple[str, str]], name: str) -> tuple[str, str]:
 
 def _legend(ax: Axes) -> None:
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(fontsize=8)
+        ax.legend(fontsize=8, framealpha=0.7)

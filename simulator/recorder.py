@@ -175,6 +175,22 @@ class TableRecorder(Observer):
         )
 
 
+def merge_tables(replicas: Sequence[dict[str, Columns]]) -> dict[str, Columns]:
+    """Return the tables of several replicas as one: requests by number, the rest by time."""
+    if len(replicas) == 1:
+        return replicas[0]
+    keys = {"requests": "request_id", "steps": "start_s", "gaps": "time_s"}
+    merged: dict[str, Columns] = {}
+    for name, key in keys.items():
+        columns = {
+            column: np.concatenate([tables[name][column] for tables in replicas])
+            for column in replicas[0][name]
+        }
+        order = np.argsort(columns[key], kind="stable")
+        merged[name] = {column: values[order] for column, values in columns.items()}
+    return merged
+
+
 class DecisionLog(Observer):
     """Lists every decision that did something other than the one before.
 

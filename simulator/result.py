@@ -72,7 +72,9 @@ class Result:
     @cached_property
     def metrics(self) -> Metrics:
         """Metric name to value (see `simulator.metrics.summarise`)."""
-        metrics = summarise(self.tables, self.spec.measure, self.num_blocks)
+        metrics = summarise(
+            self.tables, self.spec.measure, self.num_blocks, self.spec.engine.num_replicas
+        )
         asked = {"request_rate": offered_rate(self.spec, self.trace)}
         return asked | metrics | {"extrapolated_steps": self.extrapolated_steps}
 

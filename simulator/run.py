@@ -1,21 +1,23 @@
 """The composition root: builds all parts of a run from its specification and runs it."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from simpy.core import Environment
-from simpy.events import Event
 
-from simulator.clock import ARRIVAL, At
+from simulator.ahead import AheadEngine
+from simulator.cluster import Cluster
+from simulator.cost.base import CostModel
 from simulator.cost.models import find_model
 from simulator.cost.spec import TableSpec
 from simulator.engine import Engine
 from simulator.errors import UserError
 from simulator.fastforward import FastEngine
 from simulator.observer import Observer
-from simulator.recorder import TableRecorder
+from simulator.prefix_cache import PrefixLedger
+from simulator.recorder import TableRecorder, merge_tables
 from simulator.result import Result
 from simulator.spec import RunSpec
 from workloads.errors import WorkloadError
@@ -71,37 +73,90 @@ def simulate(
     streams = Streams(spec.seed, replication)
     num_blocks, max_model_len = machine_limits(spec)
     try:
-        trace = spec.workload.build(streams, max_model_len)
+        source = spec.workload.source(streams, max_model_len)
     except WorkloadError as error:
         raise UserError(str(error)) from None
+    trace = source.table
     check_capacity(trace, num_blocks, spec.engine.block_size)
-    cost = spec.cost.build(streams("cost"))
-    output_tokens = dict(enumerate(trace.output_tokens.tolist()))
-    recorder = TableRecorder(output_tokens)
     env = Environment()
-    engine_type = FastEngine if stepper == "fast" else Engine
+    router = spec.engine.router
+    cluster = Cluster(
+        env,
+        router.build(spec.engine.num_replicas, streams("router")),
+        router.refresh_interval_ms / 1e3,
+    )
+    replicas = [
+        _replica(
+            spec,
+            env,
+            trace,
+            (num_blocks, max_model_len),
+            streams,
+            index,
+            (*observers, cluster),
+            stepper,
+        )
+        for index in range(spec.engine.num_replicas)
+    ]
+    engines = [replica.engine for replica in replicas]
+    cluster.start(engines, source)
+    env.run(until=spec.measure.horizon_s)
+    if env.peek() == inf:  # not cut by the horizon
+        for engine in engines:
+            engine.check_done()
+    return Result(
+        spec=spec,
+        replication=replication,
+        tables=merge_tables(
+            [replica.recorder.tables(replica.engine.unfinished()) for replica in replicas]
+        ),
+        trace=trace,
+        num_blocks=num_blocks,
+        extrapolated_steps=sum(replica.cost.num_extrapolated for replica in replicas),
+    )
+
+
+class _Replica(NamedTuple):
+    engine: Engine
+    recorder: TableRecorder
+    cost: CostModel
+
+
+def _replica(
+    spec: RunSpec,
+    env: Environment,
+    trace: Trace,
+    limits: tuple[int | None, int | None],
+    streams: Streams,
+    index: int,
+    observers: Sequence[Observer],
+    stepper: Literal["fast", "reference"],
+) -> _Replica:
+    """Build one replica with everything that belongs to it alone."""
+    num_blocks, max_model_len = limits
+    output_tokens = dict(enumerate(trace.output_tokens.tolist()))
+    recorder = TableRecorder(output_tokens, index)
+    cost = spec.cost.build(streams("cost", index))
+    engine_type = engine_type_of(spec, stepper)
+    ledger_type = PrefixLedger if spec.engine.enable_prefix_caching else engine_type.ledger_type
     engine = engine_type(
         env,
         spec.policy.build(),
         cost,
-        engine_type.ledger_type(num_blocks, spec.engine.block_size),
+        ledger_type(num_blocks, spec.engine.block_size),
         output_tokens,
         max_model_len,
         (recorder, *observers),
     )
-    engine.start()
-    env.process(_arrivals(env, trace, engine))
-    env.run(until=spec.measure.horizon_s)
-    if env.peek() == inf:  # not cut by the horizon
-        engine.check_done()
-    return Result(
-        spec=spec,
-        replication=replication,
-        tables=recorder.tables(engine.unfinished()),
-        trace=trace,
-        num_blocks=num_blocks,
-        extrapolated_steps=cost.num_extrapolated,
-    )
+    return _Replica(engine, recorder, cost)
+
+
+def engine_type_of(spec: RunSpec, stepper: Literal["fast", "reference"]) -> type[Engine]:
+    """Return the stepper; planning ahead and prefix caching have just the plain one."""
+    if spec.engine.async_scheduling:
+        return AheadEngine
+    plain = stepper == "reference" or spec.engine.enable_prefix_caching
+    return Engine if plain else FastEngine
 
 
 def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:
@@ -114,6 +169,8 @@ def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:
     """
     engine, cost = spec.engine, spec.cost
     if not isinstance(cost, TableSpec):
+        if engine.enable_prefix_caching and engine.num_blocks is None:
+            raise UserError("engine.num_blocks: prefix caching needs a limited number of blocks")
         return engine.num_blocks, engine.max_model_len
     limit = find_model(cost.model).max_context
     if engine.max_model_len is not None and engine.max_model_len > limit:
@@ -148,11 +205,3 @@ def check_capacity(trace: Trace, num_blocks: int | None, block_size: int) -> Non
             f"{trace.output_tokens[rid]} tokens) can never fit the KV cache of {num_blocks} blocks "
             f"of {block_size} tokens ({len(too_long)} of {len(trace)} requests cannot)"
         )
-
-
-def _arrivals(env: Environment, trace: Trace, engine: Engine) -> Generator[Event, None, None]:
-    """SimPy process: hand each request to the engine at its time."""
-    for row in trace.requests():
-        request = engine.request_type(row)
-        yield At(env, request.arrival - env.now, ARRIVAL)
-        engine.submit(request)

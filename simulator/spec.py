@@ -18,6 +18,7 @@ from pydantic import (
 
 from policies import POLICIES
 from policies.base import PolicySpec
+from policies.routers import AnyRouter, RoundRobin
 from simulator.cost.spec import CostSpec, TableSpec
 from simulator.errors import UserError
 from simulator.explain import explain, nearest, nested
@@ -40,6 +41,14 @@ class EngineSpec(Section):
     """Usable KV blocks. None: what the GPU's memory holds, or no limit without a GPU."""
     max_model_len: int | None = Field(None, ge=2)
     """Largest number of prompt and output tokens. None: the model's context, or no limit."""
+    enable_prefix_caching: bool = False
+    """Keep full KV blocks for requests that begin with the same tokens (vLLM: on)."""
+    async_scheduling: bool = False
+    """Plan a step before the tokens of the step before are known (vLLM on GPUs: on)."""
+    num_replicas: int = Field(1, ge=1)
+    """Equal replicas, each with its own policy, KV cache and machine."""
+    router: AnyRouter = RoundRobin()
+    """Picks the replica of an arriving request."""
 
 
 class Goodput(Section):
