@@ -84,3 +84,37 @@ def time_weighted_percentile(values: Floats, durations: Floats, percentile: floa
     cumulative = np.cumsum(durations[order])
     index = np.searchsorted(cumulative, percentile / 100 * cumulative[-1])
     return float(values[order][min(int(index), len(values) - 1)])
+
+
+def mean_interval(
+    values: Floats, confidence: float = 0.95
+) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of independent values and its t interval; None where there is none.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        One value a replication.
+    confidence : float
+        Probability that the interval covers the mean, between 0 and 1.
+
+    Returns
+    -------
+    mean, low, high : float or None
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in mean_interval(np.array([1.0, 2.0, 3.0]))]
+    [2.0, -0.484, 4.484]
+    """
+    number = len(values)
+    if number == 0:
+        return None, None, None
+    mean = float(values.mean())
+    if number == 1:
+        return mean, None, None
+    from scipy.special import stdtrit  # quantile of Student's t; scipy.stats takes long to import
+
+    spread = float(values.std(ddof=1)) / number**0.5
+    half = float(stdtrit(number - 1, 0.5 + confidence / 2)) * spread
+    return mean, mean - half, mean + half
