@@ -41,6 +41,8 @@ class Mode(Enum):
 
     RECOMPUTE = "recompute"
     """Blocks are freed and all known tokens are computed again; generated tokens are kept."""
+    SWAP = "swap"
+    """Blocks are copied to host memory; the request is swapped in later and goes on."""
 
 
 class Trigger(Flag):
@@ -112,7 +114,7 @@ class KvOp(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the engine shall do now, applied in the order reject, preempt, admit, run.
+    """What the engine shall do now, applied in the order reject, preempt, swap in, admit, run.
 
     Attributes
     ----------
@@ -123,7 +125,11 @@ class Decision(NamedTuple):
     reserve : tuple of (rid, tokens)
         KV space that an admitted request holds from now to its end, used or not.
     preempt : tuple of (rid, Mode)
-        Running requests that go back to the head of the waiting queue, one after the other.
+        Running requests that go back to the head of the waiting queue, or to the head of the
+        swapped ones, one after the other.
+    swap_in : tuple of int
+        Swapped requests that join the running list, in this order. Copies take the replica's
+        time before the step of the same decision.
     reject : tuple of (rid, reason)
         Waiting requests that are turned away.
     wake_at : float, optional
@@ -137,6 +143,7 @@ class Decision(NamedTuple):
     admit: tuple[int, ...] = ()
     reserve: tuple[tuple[int, int], ...] = ()
     preempt: tuple[tuple[int, Mode], ...] = ()
+    swap_in: tuple[int, ...] = ()
     reject: tuple[tuple[int, str], ...] = ()
     wake_at: float | None = None
     kv: tuple[KvOp, ...] = ()
@@ -303,6 +310,10 @@ class KvView(Protocol):
         """Blocks that nobody holds."""
 
     @property
+    def host_free(self) -> int:
+        """Blocks that still fit into host memory, for requests that are swapped out."""
+
+    @property
     def block_size(self) -> int:
         """Tokens in a block."""
 
@@ -327,6 +338,13 @@ class KvView(Protocol):
         """Return how many more blocks the request needs to compute `tokens` more tokens."""
 
 
+class OracleView(Protocol):
+    """True output lengths."""
+
+    def output_tokens(self, request: RequestView) -> int:
+        """Return the number of tokens the request will generate."""
+
+
 class View(Protocol):
     """What a policy sees of its replica at a decision point; read-only."""
 
@@ -343,6 +361,14 @@ class View(Protocol):
         """Requests that hold KV blocks, in order of admission."""
 
     @property
+    def swapped(self) -> Queue:
+        """Requests whose KV blocks are in host memory, the last one swapped out first."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that all running decodes together attend to in their next step."""
+
+    @property
     def kv(self) -> KvView:
         """The KV-cache ledger."""
 
@@ -354,12 +380,33 @@ class View(Protocol):
     def plans_ahead(self) -> bool:
         """Whether steps are planned before the tokens of the step before are known."""
 
+    @property
+    def oracle(self) -> OracleView | None:
+        """True output lengths; None unless the policy declares `needs_oracle`."""
+
+    def step_time(
+        self, num_decodes: int, context_tokens: int, chunks: Sequence[tuple[int, int]] = ()
+    ) -> float:
+        """Return how long a step is expected to take, in seconds, swapping aside.
+
+        Parameters
+        ----------
+        num_decodes : int
+            Requests that compute one token.
+        context_tokens : int
+            Tokens they attend to, all together, the new ones included.
+        chunks : sequence of (tokens, past)
+            Prompt pieces: tokens to compute, tokens stored before. Each is taken to complete
+            its prompt.
+        """
+
 
 class Policy(ABC):
     """Decides what a replica does next; holds the state of one run.
 
-    Only `decide` is required. `on_submit` and `on_finish` are called only where a class overrides
-    them, so that a policy pays for what it uses.
+    A policy that sets `needs_oracle` finds the true output lengths in `View.oracle`; no other
+    does. Only `decide` is required. `on_submit` and `on_finish` are called only where a class
+    overrides them, so that a policy pays for what it uses.
     """
 
     needs_oracle: bool = False
@@ -390,6 +437,17 @@ class PolicySpec(BaseModel):
     def build(self) -> Policy:
         """Return a new decision maker that has seen nothing yet."""
         raise NotImplementedError(f"{type(self).__name__} has to define build()")
+
+
+def by_name(value: object) -> object:
+    """Let the bare name of a kind stand for the kind with its defaults.
+
+    Examples
+    --------
+    >>> by_name("fcfs")
+    {'kind': 'fcfs'}
+    """
+    return {"kind": value} if isinstance(value, str) else value
 
 
 def total_size(requests: Sequence[RequestView]) -> int:

@@ -25,7 +25,7 @@ from policies.base import (
     Work,
 )
 from policies.budgets import Budget
-from policies.orders import Order, QueueOrder
+from policies.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,14 @@ class Continuous(Policy):
 
     def __init__(self, rules: Rules, limits: Limits, order: Order, budget: Budget) -> None:
         self.limits = limits
+        self.needs_oracle = order.needs_oracle
         self._rules = rules
         self._order = order
         self._budget = budget
-        self._plain = isinstance(order, QueueOrder) and not rules.decodes_first
+        self._seats = min(rules.max_num_seqs, rules.max_num_active_seqs or rules.max_num_seqs)
+        self._turns: dict[int, int] = {}
+        """When each prompt was done, counted; kept where decodes go first, in this order."""
+        self._num_turns = 0
 
     def on_submit(self, request: RequestView, view: View) -> str | None:
         """Put the request in order; refuse a prompt that no step can take whole."""
@@ -87,20 +91,45 @@ class Continuous(Policy):
                 f"prompt of {request.prompt_tokens} tokens exceeds max_num_batched_tokens {limit} "
                 "and chunked prefill is off"
             )
-        self._order.add(request)
+        self._order.add(request, view)
         return None
+
+    def on_finish(self, request: RequestView, view: View) -> None:
+        """Forget a request that left."""
+        self._order.forget(request)
+        self._turns.pop(request.id, None)
 
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
         """Return the next step: running requests first, then admissions."""
-        step = _Step(self._budget.tokens(view), self._cap(view))
+        is_settled = self._is_settled(view)
+        budget = self._rules.max_num_batched_tokens if is_settled else self._budget.tokens(view)
+        step = _Step(budget, self._cap(view))
         kv = view.kv.scratch()
-        if not (self._plain and self._serve_ample(view, step, kv)):
+        if self._order.preemptive:
+            self._make_way(view, step, kv)
+        displaced = len(step.preempted)
+        if displaced or not self._serve_ample(view, step, kv):
             self._serve(view, step, kv)
-        if not step.preempted:
+        if len(step.preempted) == displaced:
             self._admit(view, step, kv)
         for request in step.preempted:
-            self._order.add(request)
-        return self._decision(view, step, kv.journal)
+            self._turns.pop(request.id, None)
+            self._order.add(request, view)
+        is_steady = is_settled or (self._budget.is_constant and not self._order.preemptive)
+        return self._decision(view, step, kv.journal, is_steady)
+
+    def _is_settled(self, view: View) -> bool:
+        """Whether decodes are all there is, and no budget could leave one of them out."""
+        num_decodes = view.running.num_decodes
+        alone = num_decodes == len(view.running) and not len(view.waiting)
+        return alone and self._budget.at_least(num_decodes) >= num_decodes
+
+    def _make_way(self, view: View, step: _Step, kv: Scratch) -> None:
+        """Preempt the running requests whose seats more urgent ones shall have."""
+        self._order.begin(view)
+        for request in self._order.displaced(list(view.running), self._seats):
+            kv.release(request)
+            step.preempted.append(request)
 
     def _cap(self, view: View) -> int:
         """Return the most tokens one request may get in this step."""
@@ -135,7 +164,10 @@ class Continuous(Policy):
         growth, left = 0, step.left - num_decodes
         for request in running.partials:
             tokens = self._wish(request, step, view)
-            if tokens > left and running.decodes_before(request) < num_decodes:
+            if self._rules.decodes_first:
+                if request.computed >= request.prompt_tokens:
+                    return False  # it stands among the decodes
+            elif tokens > left and running.decodes_before(request) < num_decodes:
                 return False  # it stands before decodes and takes some of their budget
             tokens = min(tokens, left)
             if tokens > 0:
@@ -148,14 +180,16 @@ class Continuous(Policy):
         for request, tokens in served:
             kv.hold(request, request.computed + tokens)
             step.chunks.append(Work(request.id, tokens))
+            self._note_turn(request, request.computed, tokens)
         step.left, step.num_decodes = left, num_decodes
         return True
 
     def _serve(self, view: View, step: _Step, kv: Scratch) -> None:
         """Serve the running requests one by one, preempting until the next one fits."""
-        running = list(view.running)
+        gone = {request.id for request in step.preempted}
+        running = [request for request in view.running if request.id not in gone]
         if self._rules.decodes_first:
-            running.sort(key=lambda request: request.computed < request.prompt_tokens)
+            running.sort(key=self._turn)
         index = 0
         while index < len(running) and step.left > 0:
             request = running[index]
@@ -170,7 +204,13 @@ class Continuous(Policy):
                     index = running.index(request)
                 step.tokens[request.id] = tokens
                 step.left -= tokens
+                self._note_turn(request, request.computed, tokens)
             index += 1
+
+    def _turn(self, request: RequestView) -> tuple[bool, int]:
+        """Return what is compared where decodes go first: prompts under way come last."""
+        is_prompt = request.computed < request.prompt_tokens
+        return is_prompt, 0 if is_prompt else self._turns.get(request.id, 0)
 
     def _make_room(
         self,
@@ -193,11 +233,8 @@ class Continuous(Policy):
 
     def _admit(self, view: View, step: _Step, kv: Scratch) -> None:
         """Admit waiting requests until the first that does not fit."""
-        rules = self._rules
-        most = rules.max_num_seqs
-        if rules.max_num_active_seqs is not None:
-            most = min(most, rules.max_num_active_seqs)
-        num_running = len(view.running)
+        rules, most = self._rules, self._seats
+        num_running = len(view.running) - len(step.preempted)
         if step.left <= 0 or num_running >= most or not len(view.waiting):
             return
         # The decodes of an ample step hold their blocks only when the engine runs it.
@@ -225,8 +262,17 @@ class Continuous(Policy):
             step.chunks.append(Work(request.id, tokens))
             step.left -= tokens
             num_running += 1
+            self._note_turn(request, hit.tokens, tokens)
 
-    def _decision(self, view: View, step: _Step, journal: tuple[KvOp, ...]) -> Decision:
+    def _note_turn(self, request: RequestView, past: int, tokens: int) -> None:
+        """Note the request if this step completes its prompt."""
+        if self._rules.decodes_first and past < request.prompt_tokens <= past + tokens:
+            self._num_turns += 1
+            self._turns[request.id] = self._num_turns
+
+    def _decision(
+        self, view: View, step: _Step, journal: tuple[KvOp, ...], is_steady: bool
+    ) -> Decision:
         """Put a step into words; decodes are listed only where some of them are left out."""
         preempt = tuple((r.id, Mode.RECOMPUTE) for r in step.preempted)
         decodes: AllRunning | tuple[int, ...] = ALL_RUNNING
@@ -248,6 +294,6 @@ class Continuous(Policy):
             any_work = bool(step.num_decodes or chunks)
         if not any_work:
             return Decision(preempt=preempt, kv=journal)
-        steady = self._budget.is_constant and not chunks and not preempt
+        steady = is_steady and not chunks and not preempt
         plan = Plan(decodes=decodes, chunks=tuple(chunks), steady=steady)
         return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)

@@ -1,6 +1,6 @@
 """A replica on paper: test a policy's decisions without an engine, a clock or a GPU."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from policies.base import Hit, KvOp, RequestView, Scratch
@@ -78,9 +78,12 @@ class ScriptedQueue:
 class ScriptedKv:
     """A ledger in which each running request holds just the blocks of its computed tokens."""
 
-    def __init__(self, total: int, block_size: int, running: Iterable[RequestView]) -> None:
+    def __init__(
+        self, total: int, block_size: int, running: Iterable[RequestView], host_free: int = 0
+    ) -> None:
         self.total = total
         self.block_size = block_size
+        self.host_free = host_free
         self._running = list(running)
 
     caching = False
@@ -145,6 +148,24 @@ class ScriptedScratch:
         self._held[request.id] = 0
 
 
+class ScriptedOracle:
+    """True output lengths, as a test gives them."""
+
+    def __init__(self, output_tokens: Mapping[int, int]) -> None:
+        self._output_tokens = output_tokens
+
+    def output_tokens(self, request: RequestView) -> int:
+        """Return the number of tokens the request will generate."""
+        return self._output_tokens[request.id]
+
+
+def one_second(
+    num_decodes: int, context_tokens: int, chunks: Sequence[tuple[int, int]] = ()
+) -> float:
+    """Return the time of any step of a machine that takes a second for each, seconds."""
+    return 1.0
+
+
 class ScriptedView:
     """A replica in any state you like.
 
@@ -154,13 +175,21 @@ class ScriptedView:
         Time in seconds.
     waiting, running : list of int or ScriptedRequest
         A number stands for a fresh request with a prompt of that many tokens that arrived at 0.
-        Numbers are given in order, waiting ones first.
+        Numbers are given in order: waiting, running, swapped.
+    swapped : list of int or ScriptedRequest
+        Requests in host memory.
     num_blocks, block_size : int
         Size of the KV cache.
     max_model_len : int, optional
         Largest number of prompt and output tokens.
     plans_ahead : bool
         Whether steps are planned before the tokens of the step before are known.
+    oracle : mapping, optional
+        Request number to true output length, for policies that declare `needs_oracle`.
+    step_time : callable, optional
+        Expected seconds of a step, by decodes, context tokens and chunks. None: a second.
+    host_free : int
+        KV blocks that fit into host memory.
 
     Examples
     --------
@@ -178,15 +207,34 @@ class ScriptedView:
         block_size: int = 16,
         max_model_len: int | None = None,
         plans_ahead: bool = False,
+        swapped: Iterable[int | ScriptedRequest] = (),
+        oracle: Mapping[int, int] | None = None,
+        step_time: Callable[[int, int, Sequence[tuple[int, int]]], float] | None = None,
+        host_free: int = 2**20,
     ) -> None:
         self.now = now
         waiting, running = list(waiting), list(running)
         self.waiting = ScriptedQueue(_request(i, item) for i, item in enumerate(waiting))
         offset = len(waiting)
         self.running = ScriptedQueue(_request(offset + i, item) for i, item in enumerate(running))
-        self.kv = ScriptedKv(num_blocks, block_size, self.running)
+        offset += len(running)
+        self.swapped = ScriptedQueue(_request(offset + i, item) for i, item in enumerate(swapped))
+        self.kv = ScriptedKv(num_blocks, block_size, self.running, host_free)
         self.max_model_len = max_model_len
         self.plans_ahead = plans_ahead
+        self.oracle = None if oracle is None else ScriptedOracle(oracle)
+        self._step_time = one_second if step_time is None else step_time
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that all running decodes together attend to in their next step."""
+        return sum(r.known for r in self.running if r.is_decode)
+
+    def step_time(
+        self, num_decodes: int, context_tokens: int, chunks: Sequence[tuple[int, int]] = ()
+    ) -> float:
+        """Return how long a step is expected to take, in seconds."""
+        return self._step_time(num_decodes, context_tokens, chunks)
 
 
 def _request(number: int, item: int | ScriptedRequest) -> ScriptedRequest:

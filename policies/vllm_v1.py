@@ -4,14 +4,49 @@ Source: vLLM 0.32 `v1/core/sched/scheduler.py`, rules checked against recorded d
 no prefill or decode phase: a step lets every request catch up with the tokens it knows.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from policies.base import Limits, Policy, PolicySpec
 from policies.budgets import AnyBudget, ConstantBudget, Fixed
 from policies.continuous import Continuous, Rules
 from policies.orders import AnyOrder, Fcfs, QueueOrder
+
+Preset = Literal["vllm-v1-2026", "vllm-v1-2026-small-gpu", "vllm-ascend-0.13"]
+
+_VLLM_2026 = {
+    "max_num_batched_tokens": 8192,
+    "max_num_seqs": 1024,
+    "max_num_active_seqs": None,
+    "enable_chunked_prefill": True,
+    "long_prefill_token_threshold": 0,
+    "long_prefill_token_threshold_adaptive": False,
+    "watermark": 0.0,
+    "scheduler_reserve_full_isl": True,
+    "decodes_first": False,
+    "order": "fcfs",
+    "budget": "fixed",
+}
+PRESETS: Mapping[str, Mapping[str, object]] = {
+    "vllm-v1-2026": _VLLM_2026,
+    "vllm-v1-2026-small-gpu": _VLLM_2026 | {"max_num_batched_tokens": 2048, "max_num_seqs": 256},
+    "vllm-ascend-0.13": _VLLM_2026
+    | {
+        "max_num_batched_tokens": 2048,
+        "max_num_seqs": 256,
+        "decodes_first": True,
+        "budget": {
+            "kind": "ascend-table",
+            "slo_ms": 50,
+            "on_miss": "default",
+            "lookup_order": "cpython_set",
+        },
+    },
+}
+"""Every parameter of a version, as its own defaults were: the API server of vLLM on GPUs of 70 GiB
+and more, and on smaller ones; the dynamic batch of vllm-ascend, faults included."""
 
 
 class VllmV1(PolicySpec):
@@ -37,6 +72,8 @@ class VllmV1(PolicySpec):
     """
 
     kind: Literal["vllm-v1"] = "vllm-v1"
+    preset: Preset | None = None
+    """Defaults of a version, pinned; parameters that are given stand above them."""
     max_num_batched_tokens: int = Field(8192, ge=1)
     """Token budget of a step. vLLM's API server: 8192 on GPUs of 70 GiB and more, else 2048."""
     max_num_seqs: int = Field(256, ge=1)
@@ -57,6 +94,23 @@ class VllmV1(PolicySpec):
     """Order of the waiting queue, and with it the choice of a victim."""
     budget: AnyBudget = Fixed()
     """Token budget of each step, at most `max_num_batched_tokens`."""
+    decodes_first: bool | None = None
+    """Serve running decodes before running prompts. None: where the budget is meant for it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pin(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        return {**PRESETS.get(str(data.get("preset")), {}), **data}
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.budget.kind != "fixed" and not self.enable_chunked_prefill:
+            raise ValueError(
+                f"budget {self.budget.kind} cuts prompts, but enable_chunked_prefill is false"
+            )
+        return self
 
     def build(self) -> Policy:
         """Return a new decision maker."""
@@ -69,6 +123,7 @@ class VllmV1(PolicySpec):
             self.long_prefill_token_threshold_adaptive,
             self.watermark,
             self.scheduler_reserve_full_isl,
+            self.budget.decodes_first if self.decodes_first is None else self.decodes_first,
         )
         limits = Limits(self.max_num_batched_tokens, self.max_num_seqs)
         budget = self.budget.build(self.max_num_batched_tokens)

@@ -14,11 +14,12 @@ SOURCE_KEYS = {
     "b200": "b200_sxm",
     "l40s": "l40s",
 }
-DTYPE = "bfloat16"
+BFLOAT16 = "bfloat16"
+WEIGHT_BYTES = {"bfloat16": 2, "fp8": 1}
 
 
 def read_gemm(
-    directory: Path, gpu: str, peak_flops: float, hbm_bytes_per_s: float
+    directory: Path, gpu: str, dtype: str, peak_flops: float, hbm_bytes_per_s: float
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return shapes, token counts and efficiencies of the linear layers.
 
@@ -28,6 +29,8 @@ def read_gemm(
         Folder of the tables.
     gpu : str
         Key of `SOURCE_KEYS`.
+    dtype : str
+        Key of `WEIGHT_BYTES`.
     peak_flops, hbm_bytes_per_s : float
         Peaks that an efficiency of 1 stands for.
 
@@ -41,13 +44,15 @@ def read_gemm(
     from simulator.cost.operators import roofline_s
 
     table = pd.read_csv(directory / f"gemm_{SOURCE_KEYS[gpu]}.csv.gz")
-    table = table[table["gemm_dtype"] == DTYPE]
+    table = table[table["gemm_dtype"] == dtype]
     grid = table.pivot(index=["n", "k"], columns="m", values="time_us").sort_index()
     shapes = np.array(grid.index.to_list(), dtype=np.float64)
     tokens = grid.columns.to_numpy(dtype=np.float64)
-    shortest = roofline_s(tokens, shapes[:, :1], shapes[:, 1:], peak_flops, hbm_bytes_per_s)
+    shortest = roofline_s(
+        tokens, shapes[:, :1], shapes[:, 1:], peak_flops, hbm_bytes_per_s, WEIGHT_BYTES[dtype]
+    )
     efficiency = shortest * 1e6 / grid.to_numpy(dtype=np.float64)
-    filled = _fill_gaps(efficiency, tokens)
+    filled = fill_gaps(efficiency, tokens)
     arrays = {
         "gemm_shapes": shapes.astype(np.int32),
         "gemm_tokens": tokens.astype(np.int32),
@@ -57,14 +62,16 @@ def read_gemm(
         "rows": len(table),
         "shapes": len(shapes),
         "interpolated_gaps": filled,
-        "tokens": _span(tokens),
+        "tokens": span(tokens),
     }
     return arrays, about
 
 
-def read_decode(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_decode(
+    directory: Path, gpu: str, dtype: str
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the decode attention times by layout, batch and context; NaN where not measured."""
-    table = _rows_of(directory / "attention_decode.csv.gz", gpu)
+    table = _rows_of(directory / "attention_decode.csv.gz", gpu, dtype)
     layouts, layout_index = _layouts(table)
     batches, batch_index = np.unique(table["batch_seqs"], return_inverse=True)
     contexts, context_index = np.unique(table["kv_tokens_per_seq"], return_inverse=True)
@@ -79,23 +86,24 @@ def read_decode(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], dict[
     about = {
         "rows": len(table),
         "layouts": len(layouts),
-        "batches": _span(batches),
-        "contexts": _span(contexts),
+        "batches": span(batches),
+        "contexts": span(contexts),
         "kernels": sorted(table["kernel"].unique()),
     }
     return arrays, about
 
 
-def read_prefill(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_prefill(
+    directory: Path, gpu: str, dtype: str
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the prefill attention times of single prompts by layout and length."""
-    table = _rows_of(directory / "attention_prefill.csv.gz", gpu)
+    table = _rows_of(directory / "attention_prefill.csv.gz", gpu, dtype)
     table = table[table["batch_seqs"] == 1]
     layouts, layout_index = _layouts(table)
     tokens, token_index = np.unique(table["chunk_tokens"], return_inverse=True)
     times = np.full((len(layouts), len(tokens)), np.nan, dtype=np.float32)
     times[layout_index, token_index] = table["time_us"]
-    if np.isnan(times).any():
-        raise ValueError(f"{gpu}: prefill attention is not measured on a full grid")
+    filled = fill_gaps(times, tokens)
     arrays = {
         "prefill_layouts": layouts.astype(np.int32),
         "prefill_tokens": tokens.astype(np.int32),
@@ -104,7 +112,8 @@ def read_prefill(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], dict
     about = {
         "rows": len(table),
         "layouts": len(layouts),
-        "tokens": _span(tokens),
+        "interpolated_gaps": filled,
+        "tokens": span(tokens),
         "kernels": sorted(table["kernel"].unique()),
     }
     return arrays, about
@@ -129,18 +138,48 @@ def read_all_reduce(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], d
     about = {
         "rows": len(table),
         "gpus": grid.index.to_list(),
-        "bytes": _span(sizes),
+        "bytes": span(sizes),
         "software": sorted(table["software"].unique()),
     }
     return arrays, about
 
 
-def _rows_of(path: Path, gpu: str) -> pd.DataFrame:
-    """Return the bfloat16 attention rows of a GPU with heads of 128 and no stored context."""
+def read_moe(directory: Path, gpu: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the bfloat16 expert layers with balanced routing, or nothing where not measured."""
+    table = pd.read_csv(directory / "moe.csv.gz")
+    wanted = (
+        (table["gpu"] == SOURCE_KEYS[gpu])
+        & (table["moe_dtype"] == BFLOAT16)
+        & (table["routing"] == "balanced")
+    )
+    table = table[wanted]
+    if table.empty:
+        return {}, {"rows": 0}
+    layer = ["hidden_size", "expert_inter_size", "num_experts", "top_k", "tp_size"]
+    grid = table.pivot(index=layer, columns="num_tokens", values="time_us").sort_index()
+    if grid.isna().any(axis=None):
+        raise ValueError(f"{gpu}: expert layers are not measured on a full grid")
+    tokens = grid.columns.to_numpy()
+    arrays = {
+        "moe_layers": np.array(grid.index.to_list(), dtype=np.int32),
+        "moe_tokens": tokens.astype(np.int32),
+        "moe_us": grid.to_numpy(dtype=np.float32),
+    }
+    about = {
+        "rows": len(table),
+        "layers": sorted(table["model"].unique()),
+        "tokens": span(tokens),
+        "kernels": sorted(table["kernel"].unique()),
+    }
+    return arrays, about
+
+
+def _rows_of(path: Path, gpu: str, dtype: str) -> pd.DataFrame:
+    """Return the attention rows of a GPU with heads of 128 and no stored context."""
     table = pd.read_csv(path)
     wanted = (
         (table["gpu"] == SOURCE_KEYS[gpu])
-        & (table["kv_dtype"] == DTYPE)
+        & (table["kv_dtype"] == dtype)
         & (table["head_dim"] == 128)
     )
     return table[wanted]
@@ -153,7 +192,7 @@ def _layouts(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return layouts, index.ravel()
 
 
-def _fill_gaps(efficiency: np.ndarray, tokens: np.ndarray) -> int:
+def fill_gaps(efficiency: np.ndarray, tokens: np.ndarray) -> int:
     """Fill missing cells in place, log-log along the token counts; return how many there were."""
     missing = np.isnan(efficiency)
     position = np.log(tokens)
@@ -163,6 +202,6 @@ def _fill_gaps(efficiency: np.ndarray, tokens: np.ndarray) -> int:
     return int(missing.sum())
 
 
-def _span(values: np.ndarray) -> list[int]:
+def span(values: np.ndarray) -> list[int]:
     """Return the smallest and the greatest value."""
     return [int(values.min()), int(values.max())]

@@ -17,6 +17,7 @@ from policies.base import Plan, Release
 from simulator.clock import DECIDE, STEP_DONE, At
 from simulator.cost.base import StepWork
 from simulator.engine import Engine, Happened
+from simulator.errors import RuleBroken
 from simulator.request import Request, State
 from simulator.rules import Listed, step_work
 
@@ -58,6 +59,10 @@ class AheadEngine(Engine):
             self._happened |= Happened.STEP_DONE
             if self._env.peek() <= self._env.now:
                 yield At(self._env, 0.0, DECIDE)
+
+    def _swap_out(self, request: Request) -> None:
+        """Refuse: the tokens of a step in flight could not be copied."""
+        raise RuleBroken(f"request {request.id} is swapped out by a replica that plans ahead")
 
     def _launch(self, listed: Listed, plan: Plan) -> _InFlight:
         """Put a step in the pipeline: its tokens count as computed, its samples as promised."""

@@ -90,14 +90,18 @@ def hold_out(frames: Frames, gpu: Gpu, dtype: Dtype, seed: int) -> list[HeldOut]
     merged = {operator: merge_repeats(frame, operator) for operator, frame in frames.items()}
     rng = np.random.default_rng(seed)
     results = []
-    for split, choose in _SPLITS.items():
-        held = {operator: choose(table, operator, rng) for operator, table in merged.items()}
-        training = {name: table[~held[name]] for name, table in merged.items()}
+    for split, (choose, operators) in _SPLITS.items():
+        held = {
+            operator: choose(merged[operator], operator, rng)
+            for operator in operators
+            if operator in merged
+        }
+        training = {
+            name: table[~held[name]] if name in held else table for name, table in merged.items()
+        }
         profile = _profile(training, gpu, dtype)
-        for operator, table in merged.items():
-            rows = table[held[operator]]
-            if len(rows) and profile is not None:
-                results.append(_judge(operator, split, rows, profile))
+        for operator, chosen in held.items():
+            results.append(_judge(operator, split, merged[operator][chosen], profile))
     return results
 
 
@@ -120,22 +124,22 @@ def predict_us(profile: OperatorProfile, operator: str, rows: pd.DataFrame) -> F
     """
     predicted = np.empty(len(rows))
     together, one_by_one = _GROUPED[operator]
-    for values, index in rows.reset_index(drop=True).groupby(together).indices.items():
-        group = rows.iloc[index]
-        order = np.argsort(group[KEYS[operator][-1]].to_numpy(), kind="stable")
-        key = values if isinstance(values, tuple) else (values,)
-        sorted_sizes = group.iloc[order]
-        seconds = np.empty(len(group))
-        seconds[order] = one_by_one(profile, tuple(int(value) for value in key), sorted_sizes)
+    keys = rows[together].to_numpy(dtype=np.int64)
+    distinct, group = np.unique(keys, axis=0, return_inverse=True)
+    for number, key in enumerate(distinct):
+        index = np.flatnonzero(group.ravel() == number)
+        sizes = rows[KEYS[operator][-1]].to_numpy()[index]
+        index = index[np.argsort(sizes, kind="stable")]
+        seconds = one_by_one(profile, tuple(key.tolist()), rows.iloc[index])
         predicted[index] = seconds * 1e6
     return predicted
 
 
 def _judge(
-    operator: str, split: str, rows: pd.DataFrame, profile: OperatorProfile
+    operator: str, split: str, rows: pd.DataFrame, profile: OperatorProfile | None
 ) -> HeldOut:
-    """Predict held-out rows, unless they are too few to say anything."""
-    if len(rows) < FEWEST_ROWS:
+    """Predict held-out rows, unless they, or those left, are too few to say anything."""
+    if len(rows) < FEWEST_ROWS or profile is None:
         return HeldOut(operator, split, len(rows), np.empty(0), np.empty(0))
     measured = rows["time_us"].to_numpy(dtype=np.float64)
     return HeldOut(operator, split, len(rows), measured, predict_us(profile, operator, rows))
@@ -158,19 +162,21 @@ def _interior(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> N
     groups = table.groupby(curve)[size] if curve else table[size]
     lowest = groups.transform("min") if curve else groups.min()
     highest = groups.transform("max") if curve else groups.max()
-    inside = (table[size] > lowest) & (table[size] < highest)
-    chosen: NDArray[np.bool_] = inside.to_numpy() & (rng.random(len(table)) < HELD_OUT)
+    inside: NDArray[np.bool_] = ((table[size] > lowest) & (table[size] < highest)).to_numpy()
+    chosen: NDArray[np.bool_] = inside & (rng.random(len(table)) < HELD_OUT)
     return chosen
 
 
 def _behind(table: pd.DataFrame, rng: np.random.Generator, *, past: bool) -> NDArray[np.bool_]:
     """Choose random prefill rows with, or inside the curves without, a stored context."""
     drawn = rng.random(len(table)) < HELD_OUT
-    stored = table["past"].to_numpy() > 0
+    stored: NDArray[np.bool_] = table["past"].to_numpy() > 0
     if past:
         return drawn & stored
     tokens = table["tokens"].to_numpy()
-    return drawn & ~stored & (tokens > tokens.min()) & (tokens < tokens[~stored].max(initial=0))
+    inside = (tokens > tokens.min()) & (tokens < tokens[~stored].max(initial=0))
+    chosen: NDArray[np.bool_] = drawn & ~stored & inside
+    return chosen
 
 
 def _beyond(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -182,16 +188,14 @@ def _beyond(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> NDA
     if len(levels) < FEWEST_ROWS:
         return np.zeros(len(table), dtype=bool)
     cut = levels[int(np.ceil(len(levels) * (1 - HELD_OUT))) - 1]
-    chosen: NDArray[np.bool_] = (size > cut).to_numpy()
+    largest = size > cut
     if operator == "prefill":
-        chosen &= (table["past"] == 0).to_numpy()
-    return chosen
+        largest &= table["past"] == 0
+    return np.asarray(largest, dtype=bool)
 
 
 def _shapes(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Choose whole shapes of linear layers."""
-    if operator != "linear":
-        return np.zeros(len(table), dtype=bool)
     shape = table.groupby(["out_features", "in_features"]).ngroup().to_numpy()
     count = int(shape.max()) + 1
     held = rng.permutation(count)[: int(count * HELD_OUT)]
@@ -200,18 +204,15 @@ def _shapes(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> NDA
 
 def _contexts(table: pd.DataFrame, operator: str, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Choose prompt chunks behind a stored context."""
-    if operator != "prefill":
-        return np.zeros(len(table), dtype=bool)
     return _behind(table, rng, past=True)
 
 
-_SPLITS: dict[
-    str, Callable[[pd.DataFrame, str, np.random.Generator], NDArray[np.bool_]]
-] = {
-    "interior": _interior,
-    "extrapolation": _beyond,
-    "shapes": _shapes,
-    "behind context": _contexts,
+_Chooser = Callable[[pd.DataFrame, str, np.random.Generator], NDArray[np.bool_]]
+_SPLITS: dict[str, tuple[_Chooser, tuple[str, ...]]] = {
+    "interior": (_interior, tuple(KEYS)),
+    "extrapolation": (_beyond, tuple(KEYS)),
+    "shapes": (_shapes, ("linear",)),
+    "behind context": (_contexts, ("prefill",)),
 }
 
 
@@ -224,7 +225,8 @@ def _layout(profile: OperatorProfile, heads: int, kv_heads: int) -> ModelArchite
 
 
 def _linear_s(profile: OperatorProfile, key: tuple[int, ...], rows: pd.DataFrame) -> FloatArray:
-    return gemm_s(profile, *key, rows["tokens"].to_numpy(dtype=np.float64))
+    out_features, in_features = key
+    return gemm_s(profile, out_features, in_features, rows["tokens"].to_numpy(dtype=np.float64))
 
 
 def _decode_s(profile: OperatorProfile, key: tuple[int, ...], rows: pd.DataFrame) -> FloatArray:
@@ -247,9 +249,7 @@ def _elementwise_s(
     return elementwise_s(profile, rows["num_bytes"].to_numpy(dtype=np.float64))
 
 
-def _all_reduce_s(
-    profile: OperatorProfile, key: tuple[int, ...], rows: pd.DataFrame
-) -> FloatArray:
+def _all_reduce_s(profile: OperatorProfile, key: tuple[int, ...], rows: pd.DataFrame) -> FloatArray:
     return all_reduce_s(profile, key[0], rows["num_bytes"].to_numpy(dtype=np.float64))
 
 
@@ -258,6 +258,6 @@ _GROUPED: dict[str, tuple[list[str], _Predictor]] = {
     "linear": (["out_features", "in_features"], _linear_s),
     "decode": (["q_heads", "kv_heads", "batch"], _decode_s),
     "prefill": (["q_heads", "kv_heads"], _prefill_s),
-    "elementwise": (["time_us"], _elementwise_s),
+    "elementwise": ([], _elementwise_s),
     "all_reduce": (["num_gpus"], _all_reduce_s),
 }

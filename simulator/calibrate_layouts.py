@@ -92,7 +92,7 @@ def _ours(table: pd.DataFrame, gpu: Gpu, dtype: Dtype) -> Found:
         table = table.assign(head_size=128)
     for operator, rows in table.groupby("operator"):
         names = [name for name in curves[str(operator)] if name in rows]
-        found.frames[str(operator)] = _renamed(rows, {}, names)
+        found.frames[str(operator)] = _renamed(rows, {}, names or ["operator"])
     return found
 
 
@@ -197,7 +197,9 @@ LAYOUTS = (
         frozenset({"kv_dtype", "batch_seqs", "chunk_tokens", "past_kv_tokens"}),
         _prefill_of_aiconfigurator,
     ),
-    Layout("AIConfigurator", frozenset({"impl", "op", "message_bytes"}), _all_reduce_of_aiconfigurator),
+    Layout(
+        "AIConfigurator", frozenset({"impl", "op", "message_bytes"}), _all_reduce_of_aiconfigurator
+    ),
     Layout("Vidur", frozenset({"mlp_up_proj_us", "inter_size", "tp_size"}), _layers_of_vidur),
     Layout("Vidur", frozenset({"network", "gpus_per_node", "message_bytes"}), _all_reduce_of_vidur),
 )

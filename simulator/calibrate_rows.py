@@ -81,7 +81,11 @@ def read_timings(paths: Sequence[Path], gpu: Gpu, dtype: Dtype) -> Timings:
         for operator, frame in found.frames.items():
             if len(frame):
                 frames.setdefault(operator, []).append(_numeric(frame, operator, path.name))
-    together = {operator: pd.concat(parts, ignore_index=True) for operator, parts in frames.items()}
+    together = {
+        operator: pd.concat(frames[operator], ignore_index=True)
+        for operator in KEYS
+        if operator in frames
+    }
     return Timings(together, ignored, tuple(path.name for path in paths))
 
 
@@ -106,7 +110,7 @@ def merge_repeats(frame: pd.DataFrame, operator: str) -> pd.DataFrame:
     >>> merge_repeats(rows, "elementwise").to_numpy().tolist()
     [[4.0, 1.0], [8.0, 4.0]]
     """
-    return frame.groupby(list(KEYS[operator]), as_index=False, sort=True)["time_us"].median()
+    return frame.groupby(list(KEYS[operator]), sort=True)["time_us"].median().reset_index()
 
 
 def where(rows: pd.DataFrame, limit: int = 5) -> str:
@@ -127,7 +131,7 @@ def where(rows: pd.DataFrame, limit: int = 5) -> str:
 def _read(path: Path) -> pd.DataFrame:
     """Read a file; `row` counts its lines, the header being the first."""
     try:
-        table = pd.read_csv(path, skip_blank_lines=False, low_memory=False)
+        table: pd.DataFrame = pd.read_csv(path, skip_blank_lines=False, low_memory=False)
     except OSError as error:
         raise UserError(f"{path}: cannot read timings: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
@@ -142,7 +146,9 @@ def _numeric(frame: pd.DataFrame, operator: str, name: str) -> pd.DataFrame:
     missing = [column for column in columns if column not in frame]
     if missing:
         raise UserError(f"{name}: column {missing[0]} is missing for {operator} rows")
-    numbers = frame[columns].apply(pd.to_numeric, errors="coerce").astype(float)
+    numbers = pd.DataFrame(
+        {column: pd.to_numeric(frame[column], errors="coerce") for column in columns}, dtype=float
+    )
     numbers["file"] = name
     numbers["row"] = frame["row"]
     numbers["curve"] = frame["curve"]

@@ -21,7 +21,7 @@ DEFAULT_COLD_FRACTION = 0.87
 DEFAULT_SERIAL_US = 0.0135
 TILES = (0, 64, 128)
 """Queries per tile that are tried; 0: unknown, all tiles run at once."""
-FEWEST_BEHIND = 20
+FEWEST_BEHIND = 10
 """Rows with a stored context that a serial term is fitted to."""
 MAX_HEAD_ROWS = 4096
 
@@ -56,7 +56,7 @@ def build_tables(
         if operator not in frames:
             raise UserError(f"no {operator} timings in {dtype}: a profile needs them")
     head_sizes = {
-        size for name in ("decode", "prefill") for size in frames[name]["head_size"].unique()
+        int(size) for name in ("decode", "prefill") for size in frames[name]["head_size"].unique()
     }
     if len(head_sizes) > 1:
         raise UserError(f"head sizes {sorted(head_sizes)}: a profile holds one")
@@ -76,7 +76,7 @@ def build_tables(
         "gpu": gpu.key,
         "gpu_record": asdict(gpu),
         "dtype": dtype,
-        "head_size": int(next(iter(head_sizes))),
+        "head_size": head_sizes.pop(),
         "peaks": {"tflops": tflops, "hbm_gb_per_s": gpu.hbm_gb_per_s},
         "cold_hbm_fraction": _cold_fraction(merged["decode"], gpu, weight_bytes),
         "max_sampled": min(MAX_HEAD_ROWS, int(arrays["gemm_tokens"][-1])),
@@ -172,7 +172,7 @@ def _cold_fraction(decode: pd.DataFrame, gpu: Gpu, kv_bytes: int) -> float:
     if not cold.any():
         return DEFAULT_COLD_FRACTION
     rate = (moved / (decode["time_us"] - floor))[cold] / 1e3 / gpu.hbm_gb_per_s
-    return round(float(np.clip(rate.quantile(0.95), 0.5, 0.95)), 3)
+    return round(float(np.clip(rate.median(), 0.5, 0.95)), 3)
 
 
 def _serial(prefill: pd.DataFrame, gpu: Gpu) -> dict[str, Any]:

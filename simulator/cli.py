@@ -1,17 +1,27 @@
 """The command line: parses, calls, prints, exits. Heavy imports happen inside the commands."""
 
+import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from simulator.errors import RunError, UserError
-from simulator.settings import Nested, merge, read_text, shorthands, split_options
+from simulator.settings import (
+    Nested,
+    combine,
+    dotted,
+    merge,
+    read_text,
+    shorthands,
+    split_options,
+)
 
 if TYPE_CHECKING:
     from simulator.observer import Observer
@@ -25,7 +35,7 @@ app = App(
     help="Simulate batching policies of LLM inference servers.",
     help_format="plaintext",
     help_formatter="plain",
-    version=lambda: version("batchlab"),
+    version=lambda: _version(),
     result_action="return_value",
     help_epilogue=(
         "Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 a run failed, 130 interrupted.\n"
@@ -49,7 +59,7 @@ def run(
     model: str | None = None,
     request_rate: Annotated[str | None, Parameter(name=["--request-rate", "--rate"])] = None,
     num_requests: Annotated[str | None, Parameter(name=["--num-requests", "--num-prompts"])] = None,
-    goodput: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    goodput: Annotated[list[str] | None, Parameter(consume_multiple=(1, None), negative="")] = None,
     seed: str | None = None,
     out: Out = None,
     force: Flag = False,
@@ -58,15 +68,18 @@ def run(
 ) -> int:
     """Simulate one run and print its report.
 
-    Without arguments: 400 requests of the preset azure-conv-2023 under vllm-v1 on one H100.
-    Any key of the specification can be set as --section.key VALUE (sections: workload, policy,
-    engine, cost, measure); a flag wins over the file. `batchlab list policies` shows the keys.
+    Without arguments: 400 requests of azure-conv-2023 under vllm-v1 on one H100.
+    Any key of the specification can be set as --section.key VALUE (sections:
+    workload, policy, engine, cost, measure); a flag wins over the file.
+    `batchlab list policies` and `batchlab schema` show the keys.
 
-    Examples
-    --------
+    For example:
+
       batchlab run
-      batchlab run --policy.kind vllm-v1 --policy.max-num-seqs 128 --trace FILE.csv -o results/a
-      batchlab run run.yaml --policy.max-wait-ms 20 --request-rate 4 --goodput ttft:500 tpot:50
+      batchlab run --trace FILE.csv --policy.max-num-seqs 128 -o results/a
+      batchlab run --policy.kind window-pull --policy.max-wait-ms 20
+      batchlab run run.yaml --request-rate 4 --goodput ttft:500 tpot:50
+      batchlab run --policy.kind my_module:MyPolicy
 
     Parameters
     ----------
@@ -87,7 +100,7 @@ def run(
     seed
         Root of all random streams.
     out
-        Folder for tables, summary.json, spec.yaml and figures.
+        Folder for the tables, summary.json and spec.yaml.
     force
         Replace an existing results folder.
     json
@@ -99,7 +112,7 @@ def run(
 
     name = str(spec) if spec is not None else ""
     data = parse_yaml(read_text(spec), name) if spec is not None else {}
-    data = merge({**RunSpec().to_dict(), **data}, settings or {})
+    data, options = {**RunSpec().to_dict(), **data}, settings or {}
     short = shorthands(
         trace=trace,
         gpu=gpu,
@@ -108,9 +121,9 @@ def run(
         num_requests=num_requests,
         goodput=goodput or (),
         seed=seed,
-        workload=data["workload"],
+        workload=merge(data, options)["workload"],
     )
-    run_spec = RunSpec.from_dict(merge(data, short), name)
+    run_spec = RunSpec.from_dict(merge(data, combine(options, short)), name)
     with nullcontext() if out is None else new_folder(out, force=force) as folder:
         with _progress("run") as watch:
             result = simulate(run_spec, observers=watch)
@@ -124,11 +137,11 @@ def run(
 def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0) -> int:
     """Compare four ways to batch one trace at three loads, with tables and figures.
 
-    No batching, static batches, batches that wait for company, and continuous batching serve the
-    preset azure-conv-2023 on Llama-3.1-8B and one H100.
+    No batching, static batches, batches that wait for company, and continuous
+    batching serve the preset azure-conv-2023 on Llama-3.1-8B and one H100.
 
-    Examples
-    --------
+    For example:
+
       batchlab demo
       batchlab demo --out results/second --seed 1
 
@@ -160,11 +173,13 @@ def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0)
 
 @app.command
 def check_vllm(*files: Path) -> int:
-    """Replay recorded decisions of the vLLM scheduler and compare every field of every step.
+    """Replay decisions recorded from the vLLM scheduler; compare every field.
 
-    Prints `equal`, or the first step and field that differ. Exit code 1 if any file differs.
+    Prints `equal`, or the first step and field that differ. Exit code 1 if any
+    file differs.
 
-    Examples:
+    For example:
+
       batchlab check-vllm recordings/*.jsonl.gz
 
     Parameters
@@ -184,12 +199,15 @@ def check_vllm(*files: Path) -> int:
 
 @app.command(name="list")
 def list_(
-    what: Literal["policies", "workloads", "gpus", "models", "costs"], /, *, json: Flag = False
+    what: Literal["policies", "routers", "workloads", "gpus", "models", "costs"],
+    /,
+    *,
+    json: Flag = False,
 ) -> int:
     """List what can be chosen, with parameters, defaults and sources.
 
-    Examples
-    --------
+    For example:
+
       batchlab list policies
       batchlab list gpus --json
 
@@ -211,8 +229,8 @@ def list_(
 def schema() -> int:
     """Print the JSON Schema of a run specification, for editors.
 
-    Examples
-    --------
+    For example:
+
       batchlab schema > batchlab.schema.json
     """
     from simulator.spec import RunSpec
@@ -225,22 +243,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
     try:
-        sys.exit(_dispatch(words))
-    except (CycloptsError, UserError) as error:
-        _fail(WRONG_INPUT, error, debug)
-    except RunError as error:
-        _fail(RUN_FAILED, error, debug)
+        code = _dispatch([word for word in words if word != "--debug"])
+        sys.stdout.flush()
     except KeyboardInterrupt:
+        code = INTERRUPTED
         print("batchlab: interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if debug:
+            traceback.print_exception(error)
+        code, text = _explain(error)
+        print(f"batchlab: error: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _dispatch(words: Sequence[str]) -> int:
     """Parse a command line and run its command."""
+    _check_packages()
     rest, settings = split_options(words)
-    command, bound, ignored = app.parse_args(rest, print_error=False, exit_on_error=False)
+    try:
+        command, bound, ignored = app.parse_args(rest, print_error=False, exit_on_error=False)
+    except UnknownOptionError as error:
+        meant = dotted(error.token.keyword or error.token.value)
+        if not meant:
+            raise
+        raise UserError(f"{error} Did you mean {' or '.join(meant)}?") from None
     if "settings" in ignored:
         bound.arguments["settings"] = settings
     elif settings:
@@ -250,13 +277,33 @@ def _dispatch(words: Sequence[str]) -> int:
     return code if isinstance(code, int) else OK
 
 
-def _fail(code: int, error: Exception, debug: bool) -> None:
-    """Say in one line what went wrong and exit."""
-    if debug:
-        raise error
-    text = " ".join(str(error).split())
-    print(f"batchlab: error: {text}", file=sys.stderr)
-    sys.exit(code)
+def _check_packages() -> None:
+    """Stop where another package of the same name hides one of ours."""
+    home = Path(__file__).parent.parent
+    for name in ("policies", "workloads"):
+        found = find_spec(name)
+        origin = found.origin if found else None
+        if origin is None or Path(origin).parent.parent != home:
+            raise UserError(f"{origin}: hides batchlab's package {name}; rename or move it")
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    """Return the exit code that an error leads to, and what to say about it."""
+    if isinstance(error, CycloptsError | UserError):
+        return WRONG_INPUT, str(error)
+    if isinstance(error, RunError):
+        return RUN_FAILED, f"{error} (--debug shows where)" if error.__cause__ else str(error)
+    if isinstance(error, OSError):
+        if error.filename is None:  # then nothing more can be written there
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return WRONG_INPUT, f"{error.filename or 'standard output'}: {error.strerror or error}"
+    return RUN_FAILED, f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("batchlab")
 
 
 @contextmanager

@@ -14,6 +14,9 @@ from simpy.events import Event, EventPriority
 TICKS_PER_SECOND: Final = 2**30
 """Grid points in a second."""
 
+END_OF_TIME: Final = 2.0**23
+"""Seconds up to which sums of times are exact; a wake-up beyond it never comes."""
+
 STEP_DONE: Final = 10
 ARRIVAL: Final = 30
 CANCEL: Final = 40

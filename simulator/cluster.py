@@ -36,6 +36,7 @@ class Cluster(Observer):
         self._snapshot: Sequence[Load] = ()
         self._snapshot_time = -float("inf")
         self._source: Source | None = None
+        self._num_sources = 0
 
     def start(self, engines: Sequence[Engine], source: Source) -> None:
         """Start the replicas and the process that brings requests at their times."""
@@ -43,17 +44,26 @@ class Cluster(Observer):
         for engine in engines:
             engine.start()
         if isinstance(source, TraceSource):
-            self._env.process(self._arrivals(source.table.requests()))
+            self._bring(source.table.requests())
         else:
             self._source = source
-            self._env.process(self._arrivals(source.start()))
+            self._bring(source.start())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all requests known so far have arrived."""
+        return self._num_sources == 0
 
     def on_leave(self, request: Request, now: float) -> None:
         """Ask the source what follows from a request that left."""
         if self._source is not None:
             following = self._source.on_finish(request.id, now)
             if following:
-                self._env.process(self._arrivals(following))
+                self._bring(following)
+
+    def _bring(self, requests: Iterable[RequestSpec]) -> None:
+        self._num_sources += 1
+        self._env.process(self._arrivals(requests))
 
     def _arrivals(self, requests: Iterable[RequestSpec]) -> Generator[Event, None, None]:
         request_type = self._engines[0].request_type
@@ -62,6 +72,7 @@ class Cluster(Observer):
             request.segments = prompt_segments(spec)
             yield At(self._env, max(0.0, request.arrival - self._env.now), ARRIVAL)
             self._engines[self._choose(request)].submit(request)
+        self._num_sources -= 1
 
     def _choose(self, request: Request) -> int:
         if len(self._engines) == 1:

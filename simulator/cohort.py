@@ -16,18 +16,22 @@ from workloads.request import RequestSpec
 class CohortRequest(Request):
     """A request that may be a member of a cohort; then its progress follows from the clock."""
 
-    __slots__ = ("_computed", "_generated", "_joined", "_known", "_last_token", "cohort", "end")
+    __slots__ = ("_cohort", "_computed", "_generated", "_joined", "_known", "_last_token")
 
     def __init__(self, spec: RequestSpec) -> None:
-        self.cohort: Cohort | None = None
+        self._cohort: Cohort | None = None
         self._joined = 0
-        self.end = 0
         super().__init__(spec)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it advances with a cohort."""
+        return self._cohort is not None
 
     @property
     def progress(self) -> int:
         """Steps done as a member."""
-        return 0 if self.cohort is None else self.cohort.clock - self._joined
+        return 0 if self._cohort is None else self._cohort.clock - self._joined
 
     @property
     def computed(self) -> int:
@@ -59,27 +63,28 @@ class CohortRequest(Request):
     @property
     def last_token(self) -> float | None:
         """When the newest token was delivered."""
-        return self._last_token if self.cohort is None else self.cohort.last_token
+        if self._cohort is None:
+            return self._last_token
+        return self._cohort.late.get(self.id, self._cohort.last_token)
 
     @last_token.setter
     def last_token(self, value: float | None) -> None:
         self._last_token = value
 
-    def enter(self, cohort: "Cohort", end: int) -> None:
-        """Become a member that ends when the clock shows `end`."""
+    def enter(self, cohort: "Cohort") -> None:
+        """Become a member."""
         self._joined = cohort.clock
-        self.end = end
-        self.cohort = cohort
+        self._cohort = cohort
 
     def exit(self) -> None:
         """Stop being a member; keep what was reached."""
-        assert self.cohort is not None
+        assert self._cohort is not None
         steps = self.progress
         self._computed += steps
         self._generated += steps
         self._known += steps
-        self._last_token = self.cohort.last_token
-        self.cohort = None
+        self._last_token = self.last_token
+        self._cohort = None
 
 
 class Cohort:
@@ -98,11 +103,14 @@ class Cohort:
         """Tokens the members attend to in the next step, the new ones included."""
         self.num_rows = 0
         self.last_token: float | None = None
-        """When all members got their newest token; None: not delivered yet."""
+        """When the members got their newest token; None: not delivered yet."""
+        self.late: dict[int, float | None] = {}
+        """The same for those members that got theirs at another time."""
         self._kv = kv
         self.due = [0] * kv.block_size
         """How many members need a block in the step that starts at clock 0, 1, ... (cyclic)."""
         self._ends: list[tuple[int, int, int]] = []
+        self._end_of: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.members)
@@ -128,15 +136,17 @@ class Cohort:
         ends = self._ends
         while ends:
             end, _, rid = ends[0]
-            member = self.members.get(rid)
-            if member is not None and member.end == end:
+            if self._end_of.get(rid) == end:
                 return end
             heappop(ends)  # left before its end
         return None
 
     def accepts(self, request: Request, total_tokens: int) -> bool:
-        """Whether a decode may join: same token time, and blocks held for now or for its life."""
-        if self.members and request.last_token != self.last_token:
+        """Whether a decode may join: its blocks have to be held for now, or for its life.
+
+        Either all members have delivered tokens or none has.
+        """
+        if self.members and (request.last_token is None) is not (self.last_token is None):
             return False
         held = self._kv.held(request)
         return held == self._kv.blocks_for(request.computed) or (
@@ -145,27 +155,32 @@ class Cohort:
 
     def join(self, request: CohortRequest, tokens_left: int) -> None:
         """Let a decode join that has `tokens_left` more to generate."""
-        self.last_token = request.last_token
+        if not self.members:
+            self.last_token = request.last_token
+        elif request.last_token != self.last_token:
+            self.late[request.id] = request.last_token
         computed = request.computed
         if self._kv.held(request) == self._kv.blocks_for(computed):
             self.due[(self.clock - computed) % len(self.due)] += 1
             self._kv.growing.add(request.id)
-        request.enter(self, self.clock + tokens_left)
+        request.enter(self)
         self.members[request.id] = request
         self.context_tokens += computed + 1
         self.num_rows += request.size
-        heappush(self._ends, (request.end, request.order, request.id))
+        end = self._end_of[request.id] = self.clock + tokens_left
+        heappush(self._ends, (end, request.order, request.id))
 
     def leave(self, request: CohortRequest) -> None:
         """Let a member go, with everything it reached."""
         computed = request.computed
         self.context_tokens -= computed + 1
         self.num_rows -= request.size
-        del self.members[request.id]
+        del self.members[request.id], self._end_of[request.id]
         if request.id in self._kv.growing:
             self.due[(self.clock - computed) % len(self.due)] -= 1
             self._kv.settle(request)
         request.exit()
+        self.late.pop(request.id, None)
 
     def dissolve(self) -> None:
         """Let everyone go."""
@@ -192,12 +207,27 @@ class Cohort:
         self.clock += 1
         self.context_tokens += len(self.members)
 
+    def deliver(self, now: float) -> dict[float, int]:
+        """Hand a token of every member to its client; return how many came after each gap."""
+        assert self.last_token is not None, "a decode has delivered a token"
+        gaps: dict[float, int] = {}
+        for time in self.late.values():
+            assert time is not None, "checked by accepts"
+            gaps[now - time] = gaps.get(now - time, 0) + 1
+        if len(self.late) < len(self.members):
+            gap = now - self.last_token
+            gaps[gap] = gaps.get(gap, 0) + len(self.members) - len(self.late)
+        self.last_token = now
+        self.late.clear()
+        return gaps
+
     def ended(self) -> list[CohortRequest]:
         """Return the members that have all their tokens."""
-        done: list[CohortRequest] = []
+        done: dict[int, CohortRequest] = {}
         while self.next_end == self.clock:
-            done.append(self.members[heappop(self._ends)[2]])
-        return done
+            rid = heappop(self._ends)[2]  # there twice if it left and came back between steps
+            done[rid] = self.members[rid]
+        return list(done.values())
 
 
 class CohortLedger(BlockManager):

@@ -74,7 +74,7 @@ def eventless_steps(
     size, context, clock = len(cohort), cohort.context_tokens, cohort.clock
     rows, due = charged.num_decodes, cohort.due
     used, free = cohort.kv_used, cohort.kv_free
-    in_arrays = cost.supports_runs and rows == size == charged.num_rows
+    in_arrays = getattr(cost, "supports_runs", False) and rows == size == charged.num_rows
     while clock + 1 < last:
         growth = due[clock % len(due)]
         if growth + due[(clock + 1) % len(due)] > free:

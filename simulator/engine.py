@@ -12,7 +12,16 @@ from simpy.core import Environment
 from simpy.events import Event, Process
 
 from policies.base import Decision, KvOp, Mode, Plan, Policy, Release, Trigger
-from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, TIMER, At, Signal, up_to_grid
+from simulator.clock import (
+    DECIDE,
+    END_OF_TIME,
+    STEP_DONE,
+    TICKS_PER_SECOND,
+    TIMER,
+    At,
+    Signal,
+    up_to_grid,
+)
 from simulator.cost.base import CostModel, StepWork
 from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.kv_cache import BlockManager
@@ -20,7 +29,8 @@ from simulator.observer import Observer, StepRecord
 from simulator.queues import RunningList, WaitingQueue
 from simulator.request import Request, State
 from simulator.rules import Listed, check_lists, expand, padded, step_work
-from simulator.view import Oracle, ReplicaView
+from simulator.swap import SwapSpace
+from simulator.view import LedgerView, Oracle, ReplicaView
 
 Answer = TypeVar("Answer")
 
@@ -33,6 +43,10 @@ class Happened:
 
 _TRIGGERS = tuple(Trigger(bits) for bits in range(2 * Happened.CANCEL))
 """Triggers by their bits."""
+
+
+MAX_PLANLESS = 1000
+"""Decisions in a row, at one moment, that move requests without planning a step."""
 
 
 class Engine:
@@ -54,6 +68,9 @@ class Engine:
         Largest number of prompt and output tokens of a request.
     observers : sequence of Observer
         Told what happens.
+    swap : SwapSpace, optional
+        Host memory for the blocks of swapped requests. None: as much as anyone wants, and copies
+        take no time.
     """
 
     request_type = Request
@@ -69,10 +86,13 @@ class Engine:
         output_tokens: dict[int, int],
         max_model_len: int | None = None,
         observers: Sequence[Observer] = (),
+        swap: SwapSpace | None = None,
     ) -> None:
         self.waiting = WaitingQueue()
         self.running = RunningList()
+        self.swapped = WaitingQueue()
         self.kv = kv
+        self.swap = SwapSpace() if swap is None else swap
         self._env = env
         self._policy = policy
         self._cost = cost
@@ -86,14 +106,18 @@ class Engine:
             env,
             self.waiting,
             self.running,
-            kv,
-            self._decode_growth,
+            self.swapped,
+            LedgerView(kv, self.swap, self._decode_growth),
+            self._context_tokens,
+            cost,
             max_model_len,
             oracle,
             self.plans_ahead,
         )
         self._held: list[Request] = []
         self._num_admissions = 0
+        self._planless, self._planless_time = 0, -inf
+        self._copied_blocks = 0
         self._cancelled: list[int] = []
         self._happened = Happened.START
         self._trigger = Trigger.START
@@ -127,7 +151,7 @@ class Engine:
 
     def unfinished(self) -> list[Request]:
         """Return the requests that are still here."""
-        return [*self._held, *self.running, *self.waiting]
+        return [*self._held, *self.running, *self.swapped, *self.waiting]
 
     def check_done(self) -> None:
         """Check that nothing was left behind when no event is due any more.
@@ -137,7 +161,8 @@ class Engine:
         PolicyStalled
             If requests wait or run and the policy did not ask to be woken.
         """
-        if len(self.waiting) or len(self.running) or self._held:
+        asleep = self._asleep is not None and self._timer is None
+        if asleep and self.unfinished():
             raise PolicyStalled(self._where("the policy plans nothing and no event is due"))
 
     def _run(self) -> Generator[Event, None, None]:
@@ -147,6 +172,8 @@ class Engine:
                 yield self._sleep()
             decision, work = self._decide()
             if decision.plan is None:
+                if self._copied_blocks:
+                    yield At(self._env, self._copy_time(), STEP_DONE)
                 self._rest(decision)
                 continue
             yield At(self._env, self._begin(work, decision) - self._env.now, STEP_DONE)
@@ -154,6 +181,10 @@ class Engine:
             self._happened |= Happened.STEP_DONE
             if self._env.peek() <= self._env.now:  # other events of this moment come first
                 yield At(self._env, 0.0, DECIDE)
+
+    def _check_type(self, decision: object) -> None:
+        if not isinstance(decision, Decision) or not isinstance(decision.plan, Plan | None):
+            raise RuleBroken(self._where(f"decide returned {decision!r}, not a Decision"))
 
     def _sleep(self) -> Signal:
         """Return what `_notice` fires."""
@@ -170,6 +201,7 @@ class Engine:
             self._abort(rid)
         self._cancelled.clear()
         decision = self._ask(self._policy.decide, self._view, trigger)
+        self._check_type(decision)
         return decision, self._apply(decision, trigger)
 
     def _notice(self, what: int) -> None:
@@ -181,12 +213,18 @@ class Engine:
 
     def _rest(self, decision: Decision) -> None:
         """Go without a plan: decide again if the lists changed, else wait for an event."""
-        if decision.admit or decision.preempt:
+        now = self._env.now
+        if decision.admit or decision.preempt or decision.swap_in:
             self._happened |= Happened.START
+            self._planless = self._planless + 1 if now == self._planless_time else 1
+            self._planless_time = now
+            if self._planless > MAX_PLANLESS:
+                raise PolicyStalled(self._where("the policy moves requests and never plans a step"))
         elif decision.wake_at is not None:
-            now = self._env.now
             if not (isfinite(decision.wake_at) and decision.wake_at > now):
                 raise RuleBroken(self._where(f"wake_at {decision.wake_at} is not in the future"))
+            if decision.wake_at > END_OF_TIME:
+                return
             self._timer = At(self._env, up_to_grid(decision.wake_at) - now, TIMER)
             self._timer.callbacks.append(self._ring)
 
@@ -207,20 +245,24 @@ class Engine:
 
     def _where(self, what: str) -> str:
         name = type(self._policy).__name__.lstrip("_")
+        swapped = f", {len(self.swapped)} swapped" if len(self.swapped) else ""
         return (
             f"{name} at {self._env.now:.6f} s ({self._trigger.name}, {len(self.waiting)} waiting, "
-            f"{len(self.running)} running): {what}"
+            f"{len(self.running)} running{swapped}): {what}"
         )
 
     def _apply(self, decision: Decision, trigger: Trigger) -> Listed:
         """Check a decision and carry it out, up to the step itself."""
+        self._copied_blocks = 0
         try:
-            check_lists(decision, self.waiting, self.running)
+            check_lists(decision, self.waiting, self.running, self.swapped)
             for rid, reason in decision.reject:
                 self._turn_away(self._take(rid), reason)
             self._repeat(decision.kv)
             for rid, mode in decision.preempt:
                 self._preempt(rid, mode)
+            for rid in decision.swap_in:
+                self._swap_in(rid)
             reserve = dict(decision.reserve)
             for rid in decision.admit:
                 self._admit(self._take(rid), reserve.get(rid, 0))
@@ -253,6 +295,10 @@ class Engine:
         """Return the blocks that one more token for every running decode needs."""
         return sum(self.kv.need(r, 1) for r in self.running if r.is_decode)
 
+    def _context_tokens(self) -> int:
+        """Return the tokens that all running decodes attend to in their next step."""
+        return sum(r.known for r in self.running if r.is_decode)
+
     def _repeat(self, journal: Sequence[KvOp]) -> None:
         """Do to the ledger what the policy tried, in the same order."""
         for action, rid, tokens in journal:
@@ -273,12 +319,34 @@ class Engine:
         return request
 
     def _preempt(self, rid: int, mode: Mode) -> None:
-        assert mode is Mode.RECOMPUTE
         request = self.running.get(rid)
         assert request is not None, "checked by check_lists"
         self._stop(request)
-        request.drop()
-        self.waiting.push_front(request)
+        if mode is Mode.SWAP:
+            self._swap_out(request)
+        else:
+            request.drop()
+            self.waiting.push_front(request)
+
+    def _swap_out(self, request: Request) -> None:
+        """Copy the stored tokens of a preempted request to host memory."""
+        blocks = self.kv.blocks_for(request.computed)
+        self.swap.store(request.id, blocks)
+        self._copied_blocks += blocks
+        request.suspend()
+        self.swapped.push_front(request)
+
+    def _swap_in(self, rid: int) -> None:
+        """Copy the stored tokens of a request back and let it run again."""
+        request = self.swapped.pop(rid)
+        assert request is not None, "checked by check_lists"
+        self._copied_blocks += self.swap.fetch(rid)
+        self.kv.hold(rid, request.computed)
+        self._admit(request, 0)
+
+    def _copy_time(self) -> float:
+        """Return how long the copies of the last decision take, seconds on the grid."""
+        return up_to_grid(self._copied_blocks * self.swap.block_time)
 
     def _stop(self, request: Request) -> None:
         """Take a request out of the running list; it keeps no blocks."""
@@ -290,11 +358,16 @@ class Engine:
         request = self.running.get(rid)
         if request is not None:
             self._stop(request)
+        elif rid in self.swapped:
+            request = self.swapped.pop(rid)
+            self.swap.drop(rid)
         else:
             request = self.waiting.pop(rid)
         if request is not None:  # else it has left by itself
             request.state = State.ABORTED
             self._leave(request)
+        if self._held and not len(self.running):  # the others of its batch are done
+            self._release_batch()
 
     def _admit(self, request: Request, reserve: int) -> None:
         request.state = State.RUNNING
@@ -313,7 +386,7 @@ class Engine:
         assert decision.plan is not None
         now = self._env.now
         work = step_work(listed)
-        charged, end = self._charge(work, decision.plan, now)
+        charged, end = self._charge(work, decision.plan, now + self._copy_time())
         for request, _ in listed:
             if request.first_scheduled is None:
                 request.first_scheduled = now

@@ -75,7 +75,7 @@ def _message(problem: dict[str, Any], model: type[BaseModel] | None) -> str:
             return f"unknown kind {context['tag']!r}; {nearest(context['tag'], known)}"
     value = problem["input"]
     shown = repr(value) if len(repr(value)) <= 60 else f"{type(value).__name__}"
-    return f"{shown}: {message[0].lower()}{message[1:]}"
+    return f"{shown}: {message[0].lower()}{message[1:]}".replace(": input should", ": should")
 
 
 def _fields(model: type[BaseModel] | None, location: Location) -> list[str]:

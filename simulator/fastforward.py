@@ -1,8 +1,8 @@
 """The fast stepper: the same run as `simulator.engine.Engine`, to the last bit, in less time.
 
-Two shortcuts. Decodes advance as a cohort, so that a step costs the same for any batch size.
-And while the policy calls its plan steady and nothing can happen in between, steps follow each
-other without an event and without asking the policy again.
+Two shortcuts. Decodes advance, or stand still, as a cohort, so that a step costs the same for any
+batch size. And while the policy calls its plan steady and nothing can happen in between, steps
+follow each other without an event and without asking the policy again.
 """
 
 from math import inf
@@ -29,13 +29,14 @@ class FastEngine(Engine):
         """Start the process that runs the replica."""
         assert isinstance(self.kv, CohortLedger)
         self._cohort = Cohort(self.kv)
-        self._together = False
+        self._together = self._stands = False
         return super().start()
 
     def _take_on(self, plan: Plan) -> Listed:
         """Return the chunks of a plan whose decodes go together, or all its work."""
         chunks = self._chunks(plan)
         self._together = chunks is not None
+        self._stands = not plan.decodes
         if chunks is None:
             self._cohort.dissolve()
             return super()._take_on(plan)
@@ -45,10 +46,12 @@ class FastEngine(Engine):
 
     def _chunks(self, plan: Plan) -> Listed | None:
         """Return the chunks in running order, or None where the plain stepper has to look."""
-        if plan.decodes is not ALL_RUNNING or not self._gather():
-            return None
         chunks: Listed = []
-        total, need = len(self._cohort), self._cohort.growth
+        total = need = 0
+        if plan.decodes:
+            if plan.decodes is not ALL_RUNNING or not self._gather():
+                return None
+            total, need = len(self._cohort), self._cohort.growth
         for rid, tokens in plan.chunks:
             request = self.running.get(rid)
             if request is None or request.is_decode or not 1 <= tokens <= request.remaining:
@@ -74,7 +77,7 @@ class FastEngine(Engine):
     def _join(self, request: Request) -> bool:
         """Let a decode join the cohort; False if it cannot."""
         assert isinstance(request, CohortRequest)
-        if request.cohort is not None:
+        if request.is_member:
             return True
         output = self._output_tokens[request.id]
         if not self._cohort.accepts(request, request.prompt_tokens + output - 1):
@@ -86,6 +89,11 @@ class FastEngine(Engine):
         if len(self._cohort) == self.running.num_decodes:
             return self._cohort.growth
         return super()._decode_growth()
+
+    def _context_tokens(self) -> int:
+        if len(self._cohort) == self.running.num_decodes:
+            return self._cohort.context_tokens
+        return super()._context_tokens()
 
     def _stop(self, request: Request) -> None:
         member = self._cohort.members.get(request.id)
@@ -100,13 +108,14 @@ class FastEngine(Engine):
         plan, start = decision.plan, self._env.now
         assert plan is not None
         duration = None
-        if plan.steady and not listed:
+        if plan.steady and not (listed or self._copied_blocks or self._cohort.late):
             wake_at = inf if decision.wake_at is None else decision.wake_at
             start, duration = self._skip(plan, start, min(self._env.peek(), wake_at))
-        self._cohort.begin_step()
+        if not self._stands:
+            self._cohort.begin_step()
         work = self._work(listed)
         if duration is None:
-            charged, end = self._charge(work, plan, start)
+            charged, end = self._charge(work, plan, start + self._copy_time())
         else:
             charged, end = padded(work, plan.shape), start + duration
         for request, _ in listed:
@@ -167,30 +176,30 @@ class FastEngine(Engine):
                 observer.on_gap_run(run.ends, gaps, size)
 
     def _work(self, listed: Listed) -> StepWork:
-        """Return what the step computes: the cohort's tokens and the chunks."""
-        cohort = self._cohort
+        """Return what the step computes: the cohort's tokens, unless it stands, and the chunks."""
+        size = context = rows = 0
+        if not self._stands:
+            cohort = self._cohort
+            size, context, rows = len(cohort), cohort.context_tokens, cohort.num_rows
         if not listed:
-            size = len(cohort)
-            return StepWork(size, cohort.context_tokens, (), size, cohort.num_rows)
+            return StepWork(size, context, (), size, rows)
         sampled = sum(r.computed + tokens == r.known for r, tokens in listed)
         return StepWork(
-            len(cohort),
-            cohort.context_tokens,
+            size,
+            context,
             tuple((tokens, r.computed) for r, tokens in listed),
-            len(cohort) + sampled,
-            cohort.num_rows + sum(r.size for r, _ in listed),
+            size + sampled,
+            rows + sum(r.size for r, _ in listed),
         )
 
     def _advance(self, now: float, plan: Plan) -> dict[float, int]:
         """End a step of the cohort; return the gaps before the tokens it delivers."""
-        cohort = self._cohort
-        cohort.end_step()
-        if plan.release is Release.PER_BATCH or not len(cohort):
+        if self._stands:
             return {}
-        assert cohort.last_token is not None, "a decode has delivered a token"
-        gap = now - cohort.last_token
-        cohort.last_token = now
-        return {gap: len(cohort)}
+        self._cohort.end_step()
+        if plan.release is Release.PER_BATCH or not len(self._cohort):
+            return {}
+        return self._cohort.deliver(now)
 
     def _end(self, listed: Listed, plan: Plan) -> None:
         """Apply a finished step to the cohort as a whole and to the chunks one by one."""

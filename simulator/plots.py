@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from simulator.errors import UserError
 from simulator.metrics import measured_window
@@ -36,6 +37,7 @@ STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.5,
     "savefig.dpi": 150,
+    "svg.hashsalt": "batchlab",
 }
 """Settings of all figures."""
 
@@ -106,7 +108,11 @@ def latency_cdf(
         if not len(values):
             continue
         legend = f"{name} (n = {int(counts.sum()):,})"
-        ax.ecdf(_positive(values * 1e3), weights=counts, label=legend, **line_style(number))
+        zeros = counts[values <= 0].sum() / counts.sum()
+        if zeros:
+            legend += f", {zeros:.0%} are 0"
+        look = line_style(number)
+        _thin(ax.ecdf(_positive(values * 1e3), weights=counts, label=legend, **look))
     ax.set_xscale("log")
     ax.set_xlabel(label)
     ax.set_ylabel("Fraction of tokens" if latency == "tbt" else "Fraction of requests")
@@ -155,7 +161,7 @@ def overview(results: "Sequence[Result]", labels: Sequence[str], title: str) -> 
     for ax, what in zip(axes, TIMELINES, strict=True):
         timeline(results, what, ax, labels)
         ax.label_outer()
-        if ax is not axes[0]:
+        if ax is not axes[0] and ax.get_legend() is not None:
             ax.get_legend().remove()
     axes[0].set_title(title)
     return figure
@@ -216,6 +222,8 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     """Return interval edges in seconds and the time average of a quantity in each interval."""
     window = measured_window(result.tables, result.spec.measure)
     edges = np.linspace(window.start, window.end, bins + 1)
+    if not window.length:
+        return edges, np.zeros(bins)
     steps = result.tables["steps"]
     start, end, held, decodes, chunks = (
         steps[name].astype(np.float64)
@@ -223,17 +231,23 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     )
     width = np.diff(edges)
     if what == "num_waiting":
-        return edges, _waiting(result, edges) / width
+        return edges, _per(_waiting(result, edges), width)
     if what == "utilisation":
         share = np.full(len(start), 1 / result.spec.engine.num_replicas)
-        return edges, _integrate(start, end, share, edges) / width
+        return edges, _per(_integrate(start, end, share, edges), width)
     if what == "kv_usage":
         total = (result.num_blocks or np.nan) * result.spec.engine.num_replicas
         share = held / (end - start) / total
-        return edges, _integrate(start, end, share, edges) / width
+        return edges, _per(_integrate(start, end, share, edges), width)
     busy = _integrate(start, end, np.ones(len(start)), edges)
     rows = _integrate(start, end, decodes + chunks, edges)
-    return edges, np.divide(rows, busy, out=np.zeros(bins), where=busy > 0)
+    return edges, _per(rows, busy)
+
+
+def _per(amount: Floats, time: Floats) -> Floats:
+    """Divide by a time; 0 where there is none."""
+    quotient: Floats = np.divide(amount, time, out=np.zeros(len(time)), where=time > 0)
+    return quotient
 
 
 def _integrate(start: Floats, end: Floats, values: Floats, edges: Floats) -> Floats:
@@ -270,6 +284,14 @@ def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:
         return gaps["gap_s"].astype(float), gaps["count"].astype(float)
     values = result.requests[column].dropna().to_numpy(float)
     return values, np.ones(len(values))
+
+
+def _thin(line: Line2D, most: int = 2000) -> None:
+    """Keep at most that many points of a line, more than a figure can show."""
+    x, y = (np.asarray(data) for data in line.get_data())
+    if len(x) > most:
+        kept = np.linspace(0, len(x) - 1, most).astype(int)
+        line.set_data(x[kept], y[kept])
 
 
 def _positive(values: Floats) -> Floats:

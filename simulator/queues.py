@@ -72,9 +72,9 @@ class RunningList:
         """Return how many decodes stand before `request`; cheap near the end of the list."""
         behind = 0
         for rid in reversed(self._requests):
+            behind += rid not in self._partials
             if rid == request.id:
                 return self.num_decodes - behind
-            behind += rid not in self._partials
         raise KeyError(request.id)
 
     def get(self, rid: int) -> Request | None:

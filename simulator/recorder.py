@@ -1,6 +1,7 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
 from array import array
+from copy import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -61,12 +62,12 @@ Token columns are sums over the run, `kv_blocks_used` is its largest value and `
 integral over time.
 """
 
+GAP_COLUMNS = {"time_s": np.float64, "gap_s": np.float64, "count": np.int64}
+"""Columns of the gaps table: `count` tokens came at `time_s`, `gap_s` after their predecessor."""
+
 
 class TableRecorder(Observer):
     """Keeps the three tables of one replica.
-
-    A row of the gaps table says that `count` tokens came at `time_s`, `gap_s` after the token
-    before them.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class TableRecorder(Observer):
             self._run.extend(step)
         else:
             self._close_run()
-            self._run = step
+            self._run = copy(step)  # it may be lengthened; others keep theirs
 
     def _close_run(self) -> None:
         run, self._run = self._run, None
@@ -145,9 +146,12 @@ class TableRecorder(Observer):
             "requests": _columns(rows, REQUEST_COLUMNS),
             "steps": _columns(self._steps, STEP_COLUMNS),
             "gaps": {
-                "time_s": np.array(self._gap_times, np.float64),
-                "gap_s": np.array(self._gaps, np.float64),
-                "count": np.array(self._gap_counts, np.int64),
+                name: np.array(column, dtype)
+                for (name, dtype), column in zip(
+                    GAP_COLUMNS.items(),
+                    (self._gap_times, self._gaps, self._gap_counts),
+                    strict=True,
+                )
             },
         }
 

@@ -1,7 +1,7 @@
 """Results as text: the table of one run in the layout of vLLM's benchmark, and of several runs."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, TypeAdapter
@@ -187,20 +187,20 @@ def number(value: float | int | None, digits: int = 1) -> str:
 
 COMPARISON = {
     "policy": "policy",
-    "request_rate": "req/s asked",
-    "request_throughput": "req/s done",
+    "request_rate": "offered/s",
+    "request_throughput": "done/s",
     "output_throughput": "tok/s",
     "p50_ttft_ms": "TTFT p50",
-    "p99_ttft_ms": "p99",
+    "p99_ttft_ms": "TTFT p99",
     "p50_itl_ms": "TBT p50",
-    "p99_itl_ms": "p99 ",
+    "p99_itl_ms": "TBT p99",
     "p50_queue_ms": "queue p50",
-    "p99_queue_ms": "p99  ",
+    "p99_queue_ms": "queue p99",
     "busy_fraction": "busy",
     "mean_batch_size": "batch",
     "padding_fraction": "padding",
     "slo_attainment": "SLO met",
-    "unfinished": "left",
+    "unfinished": "unfinished",
 }
 """Column of a comparison to its heading."""
 
@@ -226,15 +226,20 @@ def comparison_text(frame: "pd.DataFrame", headings: Mapping[str, str] = COMPARI
     frame : pandas.DataFrame
         One row a run, with the columns of `headings`.
     """
-    from tabulate import tabulate
-
     rows = [
         [_cell(key, value) for key, value in zip(headings, row, strict=True)]
         for row in frame[list(headings)].itertuples(index=False)
     ]
-    align = ["left"] + ["right"] * (len(headings) - 1)
-    table = tabulate(rows, list(headings.values()), colalign=align, disable_numparse=True)
-    return str(table)
+    rows.insert(0, list(headings.values()))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * width for width in widths])
+    return "\n".join(_row(row, widths) for row in rows)
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a line of a table: the first cell to the left, numbers to the right."""
+    padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+    return "  ".join([cells[0].ljust(widths[0]), *padded[1:]])
 
 
 def _cell(key: str, value: object) -> str:

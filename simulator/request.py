@@ -13,6 +13,8 @@ class State(Enum):
 
     WAITING = "waiting"
     RUNNING = "running"
+    SWAPPED = "swapped"
+    """Its KV blocks are in host memory."""
     HELD = "held"
     """Done, but its batch is not: tokens and blocks are released with the batch."""
     FINISHED = "finished"
@@ -56,6 +58,7 @@ class Request:
         "segments",
         "size",
         "state",
+        "swaps",
         "tenant",
         "tpot_slo",
         "ttft_slo",
@@ -82,6 +85,8 @@ class Request:
         self.cached_tokens = 0
         self.known = spec.prompt_tokens
         self.preemptions = 0
+        self.swaps = 0
+        """Those of the preemptions after which the stored tokens were kept in host memory."""
         self.peak_computed = 0
         self.recomputed_tokens = 0
         self.first_scheduled: float | None = None
@@ -112,6 +117,12 @@ class Request:
         self.computed = 0
         self.preemptions += 1
         self.state = State.WAITING
+
+    def suspend(self) -> None:
+        """Keep all stored tokens in host memory, and wait there."""
+        self.preemptions += 1
+        self.swaps += 1
+        self.state = State.SWAPPED
 
     def __repr__(self) -> str:
         return (

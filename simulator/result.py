@@ -268,8 +268,17 @@ def check_target(target: Path, force: bool) -> None:
         return
     if not force:
         raise UserError(f"{target}: exists already; choose another folder or add --force")
-    if not target.is_dir() or (any(target.iterdir()) and not (target / MANIFEST).exists()):
+    if not target.is_dir() or (any(target.iterdir()) and not _is_ours(target)):
         raise UserError(f"{target}: is not a results folder, so --force does not replace it")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds the manifest of a run, a comparison or a sweep."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and "batchlab" in manifest.get("versions", {})
 
 
 @contextmanager

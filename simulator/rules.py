@@ -16,7 +16,12 @@ Listed = list[tuple[Request, int]]
 _NO_CHANGE = Decision()[1:-1]
 
 
-def check_lists(decision: Decision, waiting: WaitingQueue, running: RunningList) -> None:
+def check_lists(
+    decision: Decision,
+    waiting: WaitingQueue,
+    running: RunningList,
+    swapped: WaitingQueue | tuple[int, ...] = (),
+) -> None:
     """Check that a decision names requests where they stand, and each of them once.
 
     Raises
@@ -28,18 +33,22 @@ def check_lists(decision: Decision, waiting: WaitingQueue, running: RunningList)
         return
     leaving = [rid for rid, _ in decision.reject]
     joining = list(decision.admit)
+    returning = list(decision.swap_in)
     preempted = [rid for rid, _ in decision.preempt]
     for name, rids in (("rejected", leaving), ("admitted", joining)):
         for rid in rids:
             if rid not in waiting:
                 raise RuleBroken(f"request {rid} is {name} but does not wait")
+    for rid in returning:
+        if rid not in swapped:
+            raise RuleBroken(f"request {rid} is swapped in but is not swapped out")
     for rid in preempted:
         if running.get(rid) is None:
             raise RuleBroken(f"request {rid} is preempted but does not run")
     for rid, _ in decision.reserve:
         if rid not in joining:
             raise RuleBroken(f"KV space is reserved for request {rid}, which is not admitted")
-    _refuse_repeats(leaving + joining + preempted, "is named twice in one decision")
+    _refuse_repeats(leaving + joining + returning + preempted, "is named twice in one decision")
 
 
 def expand(plan: Plan, running: RunningList, limits: Limits) -> Listed:
@@ -75,13 +84,15 @@ def _all_running(chunks: dict[int, int], running: RunningList, limit: int | None
     left = sys.maxsize if limit is None else limit
     work: Listed = []
     for request in running:
-        if running.is_partial(request.id) or request.id in chunks:
-            tokens = chunks.pop(request.id, 0)
+        listed = chunks.pop(request.id, None)
+        if listed is not None:
+            tokens = listed
+        elif left <= 0 or running.is_partial(request.id):
+            continue
         else:
-            tokens = 1 if left > 0 else 0
-        if tokens:
-            left -= tokens
-            work.append((request, tokens))
+            tokens = 1
+        left -= tokens
+        work.append((request, tokens))
     for rid in chunks:
         raise RuleBroken(f"request {rid} is planned but does not run")
     return work

@@ -1,7 +1,6 @@
 """The composition root: builds all parts of a run from its specification and runs it."""
 
 from collections.abc import Sequence
-from math import inf
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ from simpy.core import Environment
 from simulator.ahead import AheadEngine
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
-from simulator.cost.models import find_model
 from simulator.cost.spec import TableSpec
 from simulator.engine import Engine
 from simulator.errors import UserError
@@ -70,9 +68,9 @@ def simulate(
     >>> simulate(spec).metrics["completed"]
     50
     """
-    streams = Streams(spec.seed, replication)
     num_blocks, max_model_len = machine_limits(spec)
     try:
+        streams = Streams(spec.seed, replication)
         source = spec.workload.source(streams, max_model_len)
     except WorkloadError as error:
         raise UserError(str(error)) from None
@@ -101,7 +99,7 @@ def simulate(
     engines = [replica.engine for replica in replicas]
     cluster.start(engines, source)
     env.run(until=spec.measure.horizon_s)
-    if env.peek() == inf:  # not cut by the horizon
+    if cluster.is_exhausted:  # else the horizon cut the run
         for engine in engines:
             engine.check_done()
     return Result(
@@ -172,7 +170,7 @@ def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:
         if engine.enable_prefix_caching and engine.num_blocks is None:
             raise UserError("engine.num_blocks: prefix caching needs a limited number of blocks")
         return engine.num_blocks, engine.max_model_len
-    limit = find_model(cost.model).max_context
+    limit = cost.find_model().max_context
     if engine.max_model_len is not None and engine.max_model_len > limit:
         raise UserError(
             f"engine.max_model_len: {engine.max_model_len} exceeds the {limit} tokens of "

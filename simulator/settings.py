@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from simulator.errors import UserError
 
 Nested = dict[str, Any]
@@ -66,6 +64,8 @@ def _put(settings: Nested, option: str, value: str) -> None:
     place = settings
     for part in path:
         place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise UserError(f"{option}: {'.'.join(path)} has a plain value already: {place}")
     place[name] = _value(option, value)
 
 
@@ -73,10 +73,43 @@ def _value(option: str, text: str) -> Any:
     """Return the value an option stands for: text, or a list, mapping or null in YAML."""
     if text != "null" and not text.startswith(("[", "{")):
         return text
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         raise UserError(f"{option}: {text}: expected a list such as [1, 2]") from None
+
+
+def dotted(option: str) -> list[str]:
+    """Return the dotted options that an option without a section may stand for.
+
+    Examples
+    --------
+    >>> dotted("--max-wait-ms"), dotted("--policy"), dotted("--nothing")
+    (['--policy.max-wait-ms'], ['--policy.kind'], [])
+    """
+    from policies import POLICIES
+    from simulator.cost.spec import COSTS
+    from simulator.spec import EngineSpec, Measure
+    from workloads.spec import WORKLOADS
+
+    word = option.removeprefix("--").partition("=")[0]
+    name = word.replace("-", "_")
+    if name in ("workload", "policy", "cost"):
+        return [f"--{name}.kind"]
+    models = {
+        "workload": WORKLOADS,
+        "policy": POLICIES,
+        "engine": (EngineSpec,),
+        "cost": COSTS,
+        "measure": (Measure,),
+    }
+    return [
+        f"--{section}.{word}"
+        for section, kinds in models.items()
+        if any(name in kind.model_fields for kind in kinds)
+    ]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
@@ -110,6 +143,31 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
     return merged
 
 
+def combine(options: Mapping[str, Any], more: Mapping[str, Any], path: str = "") -> Nested:
+    """Return two sets of options, below the key `path`, as one.
+
+    Raises
+    ------
+    UserError
+        If they give different values to the same key.
+
+    Examples
+    --------
+    >>> combine({"workload": {"strict": "false"}}, {"workload": {"kind": "trace"}})
+    {'workload': {'strict': 'false', 'kind': 'trace'}}
+    """
+    both = dict(options)
+    for key, value in more.items():
+        other = both.get(key, value)
+        if isinstance(other, Mapping) and isinstance(value, Mapping):
+            both[key] = combine(other, value, f"{path}{key}.")
+        elif str(other) != str(value):
+            raise UserError(f"{path}{key}: given twice, as {other} and as {value}")
+        else:
+            both[key] = value
+    return both
+
+
 def shorthands(
     *,
     trace: Path | None,
@@ -119,7 +177,7 @@ def shorthands(
     num_requests: str | None,
     goodput: Sequence[str],
     seed: str | None,
-    workload: Mapping[str, Any],
+    workload: object,
 ) -> Nested:
     """Return the keys of the specification that short options stand for.
 
@@ -143,7 +201,7 @@ def shorthands(
             settings.setdefault(section, {})[key] = value
     if request_rate is not None:
         rate: Nested = {"request_rate": request_rate}
-        synthetic = "arrivals" in workload
+        synthetic = isinstance(workload, Mapping) and "arrivals" in workload
         settings.setdefault("workload", {}).update({"arrivals": rate} if synthetic else rate)
     if goodput:
         settings["measure"] = {"goodput": parse_goodput(goodput)}

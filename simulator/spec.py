@@ -122,9 +122,9 @@ def _read_policy(value: object) -> object:
     if not isinstance(value, dict):
         return value
     cls = find_policy(str(value.get("kind", DEFAULT_POLICY)))
-    own = "kind" in cls.model_fields
+    parameters = {key: item for key, item in value.items() if key != "kind"}
     try:
-        return cls.model_validate({k: v for k, v in value.items() if own or k != "kind"})
+        return cls.model_validate(parameters)
     except ValidationError as error:
         raise nested(error, cls) from None
 

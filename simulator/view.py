@@ -1,11 +1,14 @@
 """What a policy sees of its replica: read-only windows on the engine's lists of record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Protocol
 
 from policies.base import RequestView
+from simulator.cost.base import CostModel, StepWork
 from simulator.kv_cache import BlockManager
 from simulator.queues import RunningList, WaitingQueue
+from simulator.swap import SwapSpace
 
 
 class Clock(Protocol):
@@ -22,6 +25,7 @@ class LedgerView:
     __slots__ = (
         "_decode_growth",
         "_kv",
+        "_swap",
         "block_size",
         "blocks_for",
         "caching",
@@ -31,8 +35,9 @@ class LedgerView:
         "total",
     )
 
-    def __init__(self, kv: BlockManager, decode_growth: Callable[[], int]) -> None:
+    def __init__(self, kv: BlockManager, swap: SwapSpace, decode_growth: Callable[[], int]) -> None:
         self._kv = kv
+        self._swap = swap
         self._decode_growth = decode_growth
         self.total = kv.total
         self.caching = kv.caching
@@ -46,6 +51,11 @@ class LedgerView:
     def free(self) -> int:
         """Blocks that nobody holds."""
         return self._kv.free
+
+    @property
+    def host_free(self) -> int:
+        """Blocks that still fit into host memory."""
+        return self._swap.free
 
     @property
     def decode_growth(self) -> int:
@@ -64,26 +74,52 @@ class Oracle:
         return self._output_tokens[request.id]
 
 
+def step_timer(cost: CostModel) -> Callable[[StepWork], float]:
+    """Return what tells how long a step is expected to take, without a trace in the run.
+
+    A model that draws or counts has a method `expected_time(work)`: the mean, nothing drawn,
+    nothing counted. Any other is asked through a copy.
+    """
+    expected: Callable[[StepWork], float] | None = getattr(cost, "expected_time", None)
+    return copy(cost).step_time if expected is None else expected
+
+
 class ReplicaView:
     """A replica as its policy sees it (`policies.base.View`)."""
 
-    __slots__ = ("_clock", "kv", "max_model_len", "oracle", "plans_ahead", "running", "waiting")
+    __slots__ = (
+        "_clock",
+        "_context_tokens",
+        "_step_timer",
+        "kv",
+        "max_model_len",
+        "oracle",
+        "plans_ahead",
+        "running",
+        "swapped",
+        "waiting",
+    )
 
     def __init__(
         self,
         clock: Clock,
         waiting: WaitingQueue,
         running: RunningList,
-        kv: BlockManager,
-        decode_growth: Callable[[], int],
+        swapped: WaitingQueue,
+        kv: LedgerView,
+        context_tokens: Callable[[], int],
+        cost: CostModel,
         max_model_len: int | None,
         oracle: Oracle | None,
         plans_ahead: bool,
     ) -> None:
         self._clock = clock
+        self._context_tokens = context_tokens
+        self._step_timer = step_timer(cost)
         self.waiting = waiting
         self.running = running
-        self.kv = LedgerView(kv, decode_growth)
+        self.swapped = swapped
+        self.kv = kv
         self.max_model_len = max_model_len
         self.oracle = oracle
         self.plans_ahead = plans_ahead
@@ -92,3 +128,15 @@ class ReplicaView:
     def now(self) -> float:
         """Time in seconds from the start of the run."""
         return self._clock.now
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that all running decodes together attend to in their next step."""
+        return self._context_tokens()
+
+    def step_time(
+        self, num_decodes: int, context_tokens: int, chunks: Sequence[tuple[int, int]] = ()
+    ) -> float:
+        """Return how long a step is expected to take, in seconds, swapping aside."""
+        rows = num_decodes + len(chunks)
+        return self._step_timer(StepWork(num_decodes, context_tokens, tuple(chunks), rows, rows))

@@ -4,78 +4,112 @@ Laws of arrivals and lengths, traces in the formats of their publishers, and nam
 reproducible from one seed. Nothing here knows of policies or of the simulation.
 """
 
+from workloads.arrival_spec import ARRIVALS, ArrivalSpec
 from workloads.arrivals import (
-    ARRIVALS,
     ArrivalProcess,
-    ArrivalSpec,
     DeterministicArrivals,
     GammaArrivals,
     PoissonArrivals,
 )
 from workloads.caps import CAPS, CapSpec, ConstantCap, FactorCap, OracleCap, RoomCap
+from workloads.chains import Chains
+from workloads.clients import Client, ClientsWorkload
+from workloads.closed import ClosedWorkload
+from workloads.compound import BatchArrivals, SuperposedArrivals
+from workloads.conversation import ConversationWorkload
 from workloads.empirical import EmpiricalLength
 from workloads.errors import WorkloadError
+from workloads.joint import JOINTS, JointSpec, ReasoningShare
+from workloads.length_spec import LENGTHS, LengthSpec, MixtureLength
 from workloads.lengths import (
-    LENGTHS,
     FixedLength,
     LengthDistribution,
-    LengthSpec,
     LognormalLength,
     UniformLength,
 )
+from workloads.modulated import MmppArrivals, OnOffArrivals, VaryingArrivals
+from workloads.prefixes import SharedPrefix
 from workloads.presets import PRESETS, Preset, get_preset
 from workloads.provenance import Provenance
 from workloads.readers import READERS, TraceReader, read_trace
+from workloads.readers.servegen import read_clients
+from workloads.renewal import HyperexponentialArrivals, WeibullArrivals
 from workloads.request import RequestSpec
-from workloads.sources import Source, TraceSource
+from workloads.sources import CappedSource, Source, TraceSource
 from workloads.spec import (
     WORKLOADS,
     PresetWorkload,
     SyntheticWorkload,
-    TraceWorkload,
     WorkloadSpec,
     parse_workload,
 )
 from workloads.streams import Streams
+from workloads.times import TIMES, TimeSpec
 from workloads.trace import Trace
+from workloads.trace_spec import TraceWorkload
+from workloads.turns import TurnSource
+from workloads.windows import WindowedArrivals
 
 __all__ = [
     "ARRIVALS",
     "CAPS",
+    "JOINTS",
     "LENGTHS",
     "PRESETS",
     "READERS",
+    "TIMES",
     "WORKLOADS",
     "ArrivalProcess",
     "ArrivalSpec",
+    "BatchArrivals",
     "CapSpec",
+    "CappedSource",
+    "Chains",
+    "Client",
+    "ClientsWorkload",
+    "ClosedWorkload",
     "ConstantCap",
+    "ConversationWorkload",
     "DeterministicArrivals",
     "EmpiricalLength",
     "FactorCap",
     "FixedLength",
     "GammaArrivals",
+    "HyperexponentialArrivals",
+    "JointSpec",
     "LengthDistribution",
     "LengthSpec",
     "LognormalLength",
+    "MixtureLength",
+    "MmppArrivals",
+    "OnOffArrivals",
     "OracleCap",
     "PoissonArrivals",
     "Preset",
     "PresetWorkload",
     "Provenance",
+    "ReasoningShare",
     "RequestSpec",
     "RoomCap",
+    "SharedPrefix",
     "Source",
     "Streams",
+    "SuperposedArrivals",
     "SyntheticWorkload",
+    "TimeSpec",
     "Trace",
     "TraceReader",
     "TraceSource",
     "TraceWorkload",
+    "TurnSource",
     "UniformLength",
+    "VaryingArrivals",
+    "WeibullArrivals",
+    "WindowedArrivals",
     "WorkloadError",
     "WorkloadSpec",
     "get_preset",
     "parse_workload",
+    "read_clients",
     "read_trace",
 ]

@@ -1,16 +1,16 @@
 """When requests arrive: the protocol and the renewal processes."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from workloads.base import FloatArray, RequestRate, Spec, offer_alternatives, positive, with_kind
+from workloads.base import FloatArray, RequestRate, Spec, offer_alternatives, positive
+from workloads.gaps import Start
 
-Start: TypeAlias = Literal["equilibrium", "ordinary"]
-
-_BURSTINESS = ("burstiness", "smoothness")
+BURSTINESS = ("burstiness", "smoothness")
+"""Other tools' names of the gamma shape."""
 
 
 class ArrivalProcess(Protocol):
@@ -27,11 +27,6 @@ class ArrivalProcess(Protocol):
     @property
     def rate(self) -> float:
         """Long-run mean number of arrivals per second."""
-        ...
-
-    @property
-    def cv(self) -> float:
-        """Standard deviation of the gaps over their mean."""
         ...
 
 
@@ -97,7 +92,7 @@ class GammaArrivals(Spec):
     """
 
     model_config = ConfigDict(
-        json_schema_extra=lambda schema: offer_alternatives(schema, _BURSTINESS, ["cv"])
+        json_schema_extra=lambda schema: offer_alternatives(schema, BURSTINESS, ["cv"])
     )
 
     kind: Literal["gamma"] = "gamma"
@@ -113,7 +108,7 @@ class GammaArrivals(Spec):
     def _one_measure_of_variability(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
-        given = [name for name in ("cv", *_BURSTINESS) if name in data]
+        given = [name for name in ("cv", *BURSTINESS) if name in data]
         if len(given) != 1:
             raise ValueError(f"expected exactly one of cv and burstiness, got {given or 'none'}")
         if given == ["cv"]:
@@ -176,16 +171,3 @@ class DeterministicArrivals(Spec):
 
 def _without(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != name}
-
-
-def _kind(data: Mapping[str, Any]) -> str:
-    return "gamma" if any(name in data for name in ("cv", *_BURSTINESS)) else "poisson"
-
-
-ARRIVALS = (PoissonArrivals, GammaArrivals, DeterministicArrivals)
-
-ArrivalSpec: TypeAlias = Annotated[
-    PoissonArrivals | GammaArrivals | DeterministicArrivals,
-    Field(discriminator="kind"),
-    with_kind(_kind, number="request_rate"),
-]

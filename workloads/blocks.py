@@ -1,30 +1,26 @@
-"""Presets that keep a trace minute by minute: how many requests, and their lengths.
+"""Presets that keep a trace block by block: how many requests, and their lengths.
 
 A trace whose lengths move with its rate loses its queueing when the lengths are shuffled over
 the whole file. Here each block of time keeps its count and its pairs of lengths, but neither
 the moments of arrival nor the order of the pairs.
 """
 
-import bz2
-import json
-from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any, Final
 
 import numpy as np
 
 from workloads.base import FloatArray, IntArray
-from workloads.errors import check_num_requests, check_rate
-from workloads.provenance import Provenance, origin
+from workloads.shipped import Shipped
 from workloads.streams import Streams
 from workloads.trace import Trace
 
 FORMAT: Final = "batchlab blocks 1"
 
 
-def block_table(trace: Trace, block_s: float, about: dict[str, str]) -> dict[str, Any]:
+def block_table(
+    trace: Trace, block_s: float, about: dict[str, str], *, tenants: bool = False
+) -> dict[str, Any]:
     """Reduce a trace to its blocks.
 
     Parameters
@@ -35,6 +31,8 @@ def block_table(trace: Trace, block_s: float, about: dict[str, str]) -> dict[str
         Length of a block in seconds. The last block ends with the last arrival.
     about : dict of str to str
         Source, licence and the like, put in front.
+    tenants : bool, default False
+        Whether each pair keeps its client.
 
     Returns
     -------
@@ -44,26 +42,24 @@ def block_table(trace: Trace, block_s: float, about: dict[str, str]) -> dict[str
     """
     number = max(1, int(np.ceil(trace.span_s / block_s)))
     block = np.minimum((trace.arrival_s // block_s).astype(np.int64), number - 1)
-    order = np.lexsort((trace.output_tokens, trace.prompt_tokens, block))
+    columns = {"prompt_tokens": trace.prompt_tokens, "output_tokens": trace.output_tokens}
+    names: list[str] = []
+    if tenants:
+        clients, columns["tenant"] = np.unique(trace.columns["tenant"], return_inverse=True)
+        names = clients.tolist()
+    order = np.lexsort((*reversed(list(columns.values())), block))
     cuts = np.cumsum(np.bincount(block, minlength=number))[:-1]
     durations = [block_s] * (number - 1) + [round(trace.span_s - block_s * (number - 1), 6)]
-    prompts = np.split(trace.prompt_tokens[order], cuts)
-    outputs = np.split(trace.output_tokens[order], cuts)
+    parts = {name: np.split(column[order], cuts) for name, column in columns.items()}
     blocks = [
-        {"duration_s": seconds, "prompt_tokens": p.tolist(), "output_tokens": d.tolist()}
-        for seconds, p, d in zip(durations, prompts, outputs, strict=True)
+        {"duration_s": seconds} | {name: part[at].tolist() for name, part in parts.items()}
+        for at, seconds in enumerate(durations)
     ]
-    return {"format": FORMAT, **about, "block_s": block_s, "blocks": blocks}
+    table = {"format": FORMAT, **about, "block_s": block_s, "blocks": blocks}
+    return table | ({"tenants": names} if tenants else {})
 
 
-def pack(table: dict[str, Any]) -> bytes:
-    """Return the bytes of a table of blocks: compact JSON, bzip2; the same at every call."""
-    text = json.dumps(table, separators=(",", ":"), ensure_ascii=False)
-    return bz2.compress(text.encode(), 9)
-
-
-@dataclass(frozen=True)
-class BlockPreset:
+class BlockPreset(Shipped):
     """A workload after a real trace, from the blocks that are shipped with the package.
 
     Within a block, arrivals are uniform (a Poisson process of which the count is known) and
@@ -97,19 +93,6 @@ class BlockPreset:
     100
     """
 
-    name: str
-    about: str
-
-    @property
-    def source(self) -> str:
-        """The data set and its citation."""
-        return str(self._table["source"])
-
-    @property
-    def licence(self) -> str:
-        """Licence of the data set."""
-        return str(self._table["licence"])
-
     @property
     def num_rows(self) -> int:
         """Requests in the blocks."""
@@ -123,12 +106,12 @@ class BlockPreset:
     @property
     def mean_prompt_tokens(self) -> float:
         """Mean length of a prompt in tokens."""
-        return float(self._lengths("prompt_tokens").mean())
+        return float(self._column("prompt_tokens").mean())
 
     @property
     def mean_output_tokens(self) -> float:
         """Mean length of an output in tokens."""
-        return float(self._lengths("output_tokens").mean())
+        return float(self._column("output_tokens").mean())
 
     def trace(
         self,
@@ -161,21 +144,22 @@ class BlockPreset:
         WorkloadError
             Number or rate out of range.
         """
-        n = self.num_rows if num_requests is None else num_requests
-        check_num_requests(n)
-        if request_rate is not None:
-            check_rate(request_rate)
+        n = self._checked(num_requests, request_rate)
         counts, taken, durations = self._blocks_for(n)
         factor = 1.0 if request_rate is None else n / float(durations.sum()) / request_rate
-        rows = _shuffled(counts, streams("lengths"))[:n] % self.num_rows
+        rows = shuffled(counts, streams("lengths"))[:n] % self.num_rows
         account = self._account(n)
         if request_rate is not None:
             step: dict[str, object] = {"request_rate": request_rate, "factor": factor}
             account["transforms"].append({"name": "rescale", **step})
+        columns = {}
+        if "tenants" in self._table:
+            columns["tenant"] = np.array(self._table["tenants"])[self._column("tenant")[rows]]
         return Trace(
             _uniform(taken, durations, streams("arrivals")) * factor,
-            self._lengths("prompt_tokens")[rows],
-            self._lengths("output_tokens")[rows],
+            self._column("prompt_tokens")[rows],
+            self._column("output_tokens")[rows],
+            columns=columns,
             provenance=account,
         )
 
@@ -192,23 +176,6 @@ class BlockPreset:
         durations[-1] *= taken[-1] / counts[-1]
         return counts, taken, durations
 
-    def _account(self, n: int) -> Provenance:
-        notes = {key: str(self._table[key]) for key in ("source", "licence", "made")}
-        return origin(f"preset {self.name}", n, sha256=self._sha256, notes=notes)
-
-    @cached_property
-    def _bytes(self) -> bytes:
-        return (files("workloads.data") / f"{self.name}.json.bz2").read_bytes()
-
-    @cached_property
-    def _sha256(self) -> str:
-        return sha256(self._bytes).hexdigest()
-
-    @cached_property
-    def _table(self) -> dict[str, Any]:
-        table: dict[str, Any] = json.loads(bz2.decompress(self._bytes))
-        return table
-
     @cached_property
     def _counts(self) -> IntArray:
         return np.array([len(block["prompt_tokens"]) for block in self._table["blocks"]])
@@ -217,11 +184,12 @@ class BlockPreset:
     def _durations(self) -> FloatArray:
         return np.array([block["duration_s"] for block in self._table["blocks"]])
 
-    def _lengths(self, column: str) -> IntArray:
-        return np.concatenate([np.array(block[column]) for block in self._table["blocks"]])
+    def _column(self, name: str) -> IntArray:
+        blocks = self._table["blocks"]
+        return np.concatenate([np.array(block[name], np.int64) for block in blocks])
 
 
-def _shuffled(counts: IntArray, rng: np.random.Generator) -> IntArray:
+def shuffled(counts: IntArray, rng: np.random.Generator) -> IntArray:
     """Return the rows of all blocks, in random order within each."""
     block = np.repeat(np.arange(counts.size), counts)
     return np.lexsort((rng.random(block.size), block))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from workloads.chains import Chains
 from workloads.errors import WorkloadError
 from workloads.request import RequestSpec
 
@@ -25,6 +26,8 @@ OPTIONAL: Final[Mapping[str, DTypeLike]] = MappingProxyType(
         "ttft_slo": np.float64,
         "tpot_slo": np.float64,
         "deadline": np.float64,
+        "conversation": np.int64,
+        "turn": np.int64,
     }
 )
 """Further columns that reach the requests, and their types; NaN stands for none."""
@@ -101,8 +104,8 @@ def name_row(table: Mapping[str, Column], row: int) -> str:
     return f"request {row}" if lines is None else f"request {row} (line {lines[row]})"
 
 
-def digest(table: Mapping[str, Column]) -> str:
-    """Return the SHA-256 of the columns that reach the requests."""
+def digest(table: Mapping[str, Column], chains: Chains | None) -> str:
+    """Return the SHA-256 of everything that reaches the requests."""
     result = sha256(b"trace 1")
     for name in (*MAIN, *OPTIONAL):
         if name in table:
@@ -113,25 +116,31 @@ def digest(table: Mapping[str, Column]) -> str:
                 if column.dtype.kind == "U"
                 else column.astype(column.dtype.newbyteorder("<")).tobytes()
             )
+    if chains is not None:
+        result.update(b"chains " + chains.digest())
     return result.hexdigest()
 
 
-def to_requests(table: Mapping[str, Column]) -> Iterator[RequestSpec]:
+def to_requests(table: Mapping[str, Column], chains: Chains | None) -> Iterator[RequestSpec]:
     """Yield the rows as requests, numbered from 0."""
     names = [name for name in (*MAIN, *OPTIONAL) if name in table]
     for low in range(0, table[MAIN[0]].size, _CHUNK):
         lists = [table[name][low : low + _CHUNK].tolist() for name in names]
         for number, row in enumerate(zip(*lists, strict=True), start=low):
-            yield _request(number, names, row)
+            yield _request(number, names, row, chains)
 
 
-def _request(number: int, names: list[str], row: tuple[Any, ...]) -> RequestSpec:
+def _request(
+    number: int, names: list[str], row: tuple[Any, ...], chains: Chains | None
+) -> RequestSpec:
     main = len(MAIN)
-    if len(row) == main:
+    if len(row) == main and chains is None:
         return RequestSpec(number, *row)
     # NaN, which is unequal to itself, stands for a value that is not given.
     others = zip(names[main:], row[main:], strict=True)
     given: dict[str, Any] = {name: value for name, value in others if value == value}
+    if chains is not None:
+        given |= {"block_ids": chains[number], "id_block_size": chains.block_size}
     return RequestSpec(number, *row[:main], **given)
 
 

@@ -1,11 +1,11 @@
 """Lengths drawn from a table of values, given in place or in a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from workloads.base import FloatArray, IntArray, PositiveInt, Spec
 from workloads.errors import WorkloadError
@@ -23,7 +23,8 @@ class EmpiricalLength(Spec):
 
     Given as `values` (with `probs`, or equally likely), or as a `path` to a CSV file, plain
     or gzip, with a column ``tokens`` and, if not all rows are equally likely, a column
-    ``probability``. The file is read when lengths are first drawn.
+    ``probability``. The file is read when lengths are first drawn. A ``histogram``
+    ``{length: probability}`` may stand for `values` and `probs`.
 
     Raises
     ------
@@ -36,6 +37,16 @@ class EmpiricalLength(Spec):
     12.5
     """
 
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            histogram={
+                "type": "object",
+                "additionalProperties": {"type": "number"},
+                "description": "May stand for values and probs: probability by length.",
+            }
+        )
+    )
+
     kind: Literal["empirical"] = "empirical"
     values: tuple[PositiveInt, ...] | None = None
     """Lengths in tokens, 1 or more."""
@@ -43,6 +54,17 @@ class EmpiricalLength(Spec):
     """Probability of each value; they add up to 1. Equal ones if left out."""
     path: Path | None = None
     """CSV file that holds the table."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_histogram(cls, data: object) -> object:
+        if not isinstance(data, Mapping) or "histogram" not in data:
+            return data
+        table = data["histogram"]
+        if {"values", "probs", "path"} & set(data) or not isinstance(table, Mapping) or not table:
+            raise ValueError("expected a histogram of probabilities by length, and nothing else")
+        rest = {key: value for key, value in data.items() if key != "histogram"}
+        return rest | {"values": tuple(table), "probs": tuple(table.values())}
 
     @model_validator(mode="after")
     def _one_table(self) -> Self:

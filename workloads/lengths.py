@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
@@ -15,9 +15,7 @@ from workloads.base import (
     finite,
     offer_alternatives,
     positive,
-    with_kind,
 )
-from workloads.empirical import EmpiricalLength
 from workloads.errors import WorkloadError
 
 _Z99 = 2.3263478740408408
@@ -241,20 +239,3 @@ def _exp(power: float, *, minus_one: bool = False) -> float:
 
 def _rounded(values: FloatArray) -> FloatArray:
     return np.floor(values + 0.5)
-
-
-def _kind(data: Mapping[str, Any]) -> str:
-    if "tokens" in data:
-        return "fixed"
-    if "low" in data or "high" in data:
-        return "uniform"
-    return "empirical" if "values" in data or "path" in data else "lognormal"
-
-
-LENGTHS = (FixedLength, UniformLength, LognormalLength, EmpiricalLength)
-
-LengthSpec: TypeAlias = Annotated[
-    FixedLength | UniformLength | LognormalLength | EmpiricalLength,
-    Field(discriminator="kind"),
-    with_kind(_kind, number="tokens"),
-]

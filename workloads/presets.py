@@ -7,8 +7,11 @@ from typing import Final, Protocol
 
 from workloads.arrivals import PoissonArrivals
 from workloads.blocks import BlockPreset
+from workloads.bursts import BurstPreset
+from workloads.described import ClientsPreset, ConversationPreset
 from workloads.errors import WorkloadError, check_rate
 from workloads.lengths import LengthDistribution, LognormalLength
+from workloads.pairs import PairPreset
 from workloads.streams import Streams
 from workloads.synthetic import generate
 from workloads.trace import Trace
@@ -25,6 +28,11 @@ class Preset(Protocol):
     @property
     def about(self) -> str:
         """What it is, in a line."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no arrival depends on a completion."""
         ...
 
     @property
@@ -92,6 +100,7 @@ class SyntheticPreset:
     output_tokens: LengthDistribution
     source: str = "made up"
     licence: str = "none needed"
+    is_open: bool = True
 
     @property
     def mean_prompt_tokens(self) -> float:
@@ -136,6 +145,28 @@ _ALL: Final[tuple[Preset, ...]] = (
         "azure-conv-2023",
         "chat, one hour of Azure on 2023-11-16; rate and lengths drift together",
     ),
+    BurstPreset(
+        "azure-code-2023",
+        "code completion, one hour of Azure on 2023-11-16; bursts and silences",
+    ),
+    BlockPreset(
+        "mooncake-conversation",
+        "long-context chat, one hour of Kimi; near Poisson, prefixes only by replay of the file",
+    ),
+    BlockPreset(
+        "arena-27-clients",
+        "chat, 27 clients of unequal size over 10 minutes, as the requests' tenants",
+    ),
+    PairPreset("sharegpt-8k", "chat lengths of ShareGPT; the rate is yours"),
+    PairPreset("arxiv-4k", "lengths of summarising papers; the rate is yours"),
+    ClientsPreset("reasoning-r1", "reasoning, 73 clients, with the share of hidden reasoning"),
+    ConversationPreset(
+        "coding-assistant",
+        "conversations with a coding assistant: long contexts, many machine-paced turns",
+    ),
+    ClientsPreset("chat-small", "day of a small chat model; lengths of 43 % of its requests"),
+    ClientsPreset("chat-mid", "day of a mid-size chat model; lengths of 71 % of its requests"),
+    ClientsPreset("chat-large", "day of a large chat model; lengths of 63 % of its requests"),
 )
 
 PRESETS: Final = MappingProxyType({preset.name: preset for preset in _ALL})

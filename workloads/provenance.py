@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Provenance(TypedDict):
@@ -18,6 +18,8 @@ class Provenance(TypedDict):
         Rows found, and rows that are left: ``rows_read == rows_kept + sum(dropped.values())``.
     dropped : dict of str to int
         Rows left out, by reason.
+    added : dict of str to int, optional
+        Copies of rows, by the transform that made them; they count as read, too.
     transforms : list of dict
         What was done, in order: ``name`` and the parameters.
     warnings : list of str
@@ -31,6 +33,7 @@ class Provenance(TypedDict):
     rows_read: int
     rows_kept: int
     dropped: dict[str, int]
+    added: NotRequired[dict[str, int]]
     transforms: list[dict[str, object]]
     warnings: list[str]
     notes: dict[str, str]
@@ -108,5 +111,9 @@ def after(
     gone = account["rows_kept"] - rows_kept
     if gone > 0:
         result["dropped"][name] = result["dropped"].get(name, 0) + gone
+    elif gone < 0:
+        added = result.setdefault("added", {})
+        added[name] = added.get(name, 0) - gone
+        result["rows_read"] -= gone
     result["rows_kept"] = rows_kept
     return result

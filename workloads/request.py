@@ -35,6 +35,15 @@ class RequestSpec:
         Longest mean time per further token that still counts as good, in seconds.
     deadline : float, optional
         Moment of simulated time, in seconds, by which the request should be finished.
+    conversation : int, default -1
+        Number of the conversation the request belongs to; -1 for none.
+    turn : int, default 0
+        Position in its conversation, counted from 0.
+    block_ids : tuple of int, default ()
+        Prefix chain of the prompt (see `workloads.chains.Chains`): two prompts whose chains
+        begin alike share these blocks. What lies beyond the chain is the request's own.
+    id_block_size : int, default 0
+        Tokens in a block of the chain; 0 without a chain.
 
     Raises
     ------
@@ -58,6 +67,10 @@ class RequestSpec:
     ttft_slo: float | None = None
     tpot_slo: float | None = None
     deadline: float | None = None
+    conversation: int = -1
+    turn: int = 0
+    block_ids: tuple[int, ...] = ()
+    id_block_size: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.arrival < math.inf:
@@ -65,6 +78,8 @@ class RequestSpec:
         if self.prompt_tokens < 1 or self.output_tokens < 1 or self.size < 1:
             fields = ("prompt_tokens", "output_tokens", "size")
             self._refuse(next(name for name in fields if getattr(self, name) < 1), "at least 1")
+        if self.block_ids and self.id_block_size < 1:
+            self._refuse("id_block_size", "at least 1")
         if self.max_tokens == 0:
             object.__setattr__(self, "max_tokens", self.output_tokens)
         elif self.max_tokens < self.output_tokens:

@@ -2,74 +2,28 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, TypeAdapter, field_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from workloads.arrivals import ArrivalSpec
-from workloads.base import PositiveInt, RequestRate, Spec, with_kind
-from workloads.caps import CapSpec, OracleCap
-from workloads.context import OnOverlong
-from workloads.lengths import LengthSpec
+from workloads.arrival_spec import ArrivalSpec
+from workloads.base import PositiveInt, RequestRate, with_kind
+from workloads.clients import ClientsWorkload
+from workloads.closed import ClosedWorkload
+from workloads.conversation import ConversationWorkload
+from workloads.joint import JointSpec, ReasoningShare
+from workloads.length_spec import LengthSpec
 from workloads.presets import get_preset
-from workloads.readers import read_trace
-from workloads.sources import Source, TraceSource
+from workloads.sources import Source
 from workloads.streams import Streams
-from workloads.synthetic import generate
+from workloads.synthetic import assemble, generate
 from workloads.trace import Trace
+from workloads.trace_spec import TraceWorkload
+from workloads.turns import TurnSource
+from workloads.workload import OpenWorkload
 
 
-class _Workload(Spec):
-    """What all kinds share: caps, and requests that do not fit the context."""
-
-    max_tokens: CapSpec = OracleCap()
-    """Cap that clients send along; the true output length by default."""
-    on_overlong: OnOverlong = "error"
-    """A request beyond the context: `error`, `drop` it, or `clip` its prompt; counted."""
-
-    def build(self, streams: Streams, max_model_len: int | None = None) -> Trace:
-        """Make the trace.
-
-        Parameters
-        ----------
-        streams : Streams
-            Root of all random streams.
-        max_model_len : int, optional
-            Longest prompt plus output in tokens; no limit if left out.
-
-        Returns
-        -------
-        Trace
-            The requests with the account of their origin. `num_requests` counts requests
-            before any are dropped for their length.
-
-        Raises
-        ------
-        WorkloadError
-            A file that cannot be used, more requests asked for than a trace holds, or a
-            request that does not fit.
-        """
-        trace = self._rows(streams)
-        if max_model_len is not None:
-            trace = trace.limit_context(max_model_len, self.on_overlong)
-        trace = self._at_rate(trace)
-        if isinstance(self.max_tokens, OracleCap):
-            return trace
-        return self.max_tokens.apply(trace, max_model_len)
-
-    def source(self, streams: Streams, max_model_len: int | None = None) -> Source:
-        """Make the source that a simulation asks for requests; parameters as for `build`."""
-        return TraceSource(self.build(streams, max_model_len))
-
-    def _rows(self, streams: Streams) -> Trace:
-        raise NotImplementedError
-
-    def _at_rate(self, trace: Trace) -> Trace:
-        return trace
-
-
-class SyntheticWorkload(_Workload):
+class SyntheticWorkload(OpenWorkload):
     """Requests made from laws.
 
     Examples
@@ -86,42 +40,48 @@ class SyntheticWorkload(_Workload):
     kind: Literal["synthetic"] = "synthetic"
     arrivals: ArrivalSpec
     """Law of the times of arrival; a bare number is the rate of a Poisson process."""
-    prompt_tokens: LengthSpec
+    prompt_tokens: LengthSpec | None = None
     """Law of the prompt lengths; a bare number is a fixed length."""
-    output_tokens: LengthSpec
+    output_tokens: LengthSpec | None = None
     """Law of the output lengths; a bare number is a fixed length."""
+    lengths: JointSpec | None = None
+    """Law of both lengths together, instead of one for each."""
+    reasoning: ReasoningShare | None = None
+    """Share of the outputs that is reasoning: column ``reasoning_tokens``; none by default."""
     num_requests: PositiveInt = 1000
     """Number of requests, 1 or more."""
+    horizon_s: float | None = Field(None, gt=0)
+    """Requests that would arrive then, in seconds, or later are left out; none by default."""
+
+    @model_validator(mode="after")
+    def _lengths_once(self) -> Self:
+        apart = [self.prompt_tokens, self.output_tokens]
+        if self.lengths is None and None in apart:
+            raise ValueError("expected prompt_tokens and output_tokens, or lengths for both")
+        if self.lengths is not None and apart != [None, None]:
+            raise ValueError("expected either lengths, or prompt_tokens and output_tokens")
+        return self
 
     def _rows(self, streams: Streams) -> Trace:
+        trace = self._drawn(streams)
+        if self.reasoning is not None:
+            thought = self.reasoning.split(trace.output_tokens, streams("reasoning"))
+            trace = trace.derive("reasoning", {}, reasoning_tokens=thought)
+        if self.horizon_s is None:
+            return trace
+        return trace.select(end_s=self.horizon_s)
+
+    def _drawn(self, streams: Streams) -> Trace:
+        if self.lengths is not None:
+            pairs = self.lengths.sample(self.num_requests, streams)
+            return assemble(self.arrivals, *pairs, streams, "synthetic")
+        assert self.prompt_tokens is not None
+        assert self.output_tokens is not None
         laws = (self.arrivals, self.prompt_tokens, self.output_tokens)
         return generate(*laws, self.num_requests, streams)
 
 
-class TraceWorkload(_Workload):
-    """Requests from a file, in the order and at the times recorded there."""
-
-    kind: Literal["trace"] = "trace"
-    path: Path
-    """The file, plain or gzip."""
-    format: str | None = None
-    """Name of the format; found by the first line if left out."""
-    request_rate: RequestRate | None = None
-    """Requests per second to which time is stretched; as recorded if left out."""
-    num_requests: PositiveInt | None = None
-    """Number of leading rows to use; all if left out, and an error if there are fewer."""
-    strict: bool = True
-    """Whether a bad row is an error, or dropped and counted."""
-
-    def _rows(self, streams: Streams) -> Trace:
-        trace = read_trace(self.path, self.format, strict=self.strict)
-        return trace if self.num_requests is None else trace.head(self.num_requests)
-
-    def _at_rate(self, trace: Trace) -> Trace:
-        return trace if self.request_rate is None else trace.rescale(self.request_rate)
-
-
-class PresetWorkload(_Workload):
+class PresetWorkload(OpenWorkload):
     """A workload by name.
 
     Examples
@@ -144,19 +104,55 @@ class PresetWorkload(_Workload):
     def _known(cls, name: str) -> str:
         return get_preset(name).name
 
+    @model_validator(mode="after")
+    def _cap_needs_arrivals(self) -> Self:
+        if self.max_concurrency is not None and not get_preset(self.name).is_open:
+            raise ValueError(f"expected no max_concurrency, as turns of {self.name} are closed")
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no arrival depends on a completion."""
+        return super().is_open and get_preset(self.name).is_open
+
+    def source(self, streams: Streams, max_model_len: int | None = None) -> Source:
+        """Make the source that a simulation asks for requests; parameters as for `build`."""
+        if not get_preset(self.name).is_open:
+            return TurnSource(self._table(streams, max_model_len))
+        return super().source(streams, max_model_len)
+
     def _rows(self, streams: Streams) -> Trace:
         preset = get_preset(self.name)
         return preset.trace(self.num_requests, self.request_rate, streams=streams)
 
 
 def _kind(data: Mapping[str, Any]) -> str:
-    return "trace" if "path" in data else "preset" if "name" in data else "synthetic"
+    marks = {
+        "path": "trace",
+        "name": "preset",
+        "num_users": "closed",
+        "clients": "clients",
+        "turns": "conversations",
+    }
+    return next((kind for mark, kind in marks.items() if mark in data), "synthetic")
 
 
-WORKLOADS = (SyntheticWorkload, TraceWorkload, PresetWorkload)
+WORKLOADS = (
+    SyntheticWorkload,
+    TraceWorkload,
+    PresetWorkload,
+    ClosedWorkload,
+    ClientsWorkload,
+    ConversationWorkload,
+)
 
 WorkloadSpec: TypeAlias = Annotated[
-    SyntheticWorkload | TraceWorkload | PresetWorkload,
+    SyntheticWorkload
+    | TraceWorkload
+    | PresetWorkload
+    | ClosedWorkload
+    | ClientsWorkload
+    | ConversationWorkload,
     Field(discriminator="kind"),
     with_kind(_kind),
 ]
@@ -170,11 +166,12 @@ def parse_workload(data: object) -> WorkloadSpec:
     ----------
     data : mapping or workload
         The keys of one kind. Without ``kind``, ``path`` makes it a trace, ``name`` a preset,
+        ``num_users`` a closed loop, ``clients`` a sum of clients, ``turns`` conversations,
         and anything else synthetic.
 
     Returns
     -------
-    SyntheticWorkload, TraceWorkload or PresetWorkload
+    one of WORKLOADS
         The description.
 
     Raises

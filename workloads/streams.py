@@ -77,6 +77,21 @@ class Streams:
         return np.random.Generator(np.random.PCG64(sequence))
 
 
+def split(rng: np.random.Generator, number: int) -> list[np.random.Generator]:
+    """Return independent generators that depend on the state of one, for parts of a law.
+
+    Examples
+    --------
+    >>> one, two = split(np.random.default_rng(1), 2)
+    >>> again, _ = split(np.random.default_rng(1), 2)
+    >>> one.random() == again.random() != two.random()
+    True
+    """
+    seeds = rng.integers(0, 2**63, (number, 2)).tolist()
+    sequences = (np.random.SeedSequence(seed) for seed in seeds)
+    return [np.random.Generator(np.random.PCG64(sequence)) for sequence in sequences]
+
+
 def _check_range(what: str, value: int, limit: int) -> None:
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not whole or not 0 <= value < limit:

@@ -8,11 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from workloads import provenance as accounts
 from workloads.base import FloatArray, IntArray
+from workloads.chains import Chains
 from workloads.columns import MAIN, Column, check, digest, freeze, freeze_all, to_requests
 from workloads.context import OnOverlong, limit_context
-from workloads.errors import WorkloadError, check_rate
+from workloads.errors import WorkloadError
+from workloads.moves import moved, rescale
 from workloads.provenance import Provenance
 from workloads.request import RequestSpec
+from workloads.summary import five_lines
 
 
 class Trace:
@@ -28,10 +31,13 @@ class Trace:
         Caps on the output, at least `output_tokens`; equal to them if left out.
     columns : mapping of str to array_like, optional
         Further columns. Those named like a field of `RequestSpec` reach the requests
-        (``priority``, ``tenant``, ``size``, ``ttft_slo``, ``tpot_slo``, ``deadline``; NaN
-        stands for none), others are kept beside them, such as ``line``.
+        (``priority``, ``tenant``, ``size``, ``ttft_slo``, ``tpot_slo``, ``deadline``,
+        ``conversation``, ``turn``; NaN stands for none), others are kept beside them, such
+        as ``line`` or ``think_s``.
     provenance : Provenance, optional
         Account of the rows' origin; "in memory" if left out.
+    chains : Chains, optional
+        Prefix chains, one a request; cut to the blocks that the prompts reach.
 
     Raises
     ------
@@ -52,6 +58,7 @@ class Trace:
     __slots__ = (
         "_provenance",
         "arrival_s",
+        "chains",
         "columns",
         "max_tokens",
         "output_tokens",
@@ -63,6 +70,7 @@ class Trace:
     output_tokens: IntArray
     max_tokens: IntArray
     columns: Mapping[str, Column]
+    chains: Chains | None
     _provenance: Provenance
 
     def __init__(
@@ -73,6 +81,7 @@ class Trace:
         max_tokens: ArrayLike | None = None,
         columns: Mapping[str, ArrayLike] | None = None,
         provenance: Provenance | None = None,
+        chains: Chains | None = None,
     ) -> None:
         put = super().__setattr__
         put("arrival_s", freeze("arrival_s", arrival_s, np.float64))
@@ -82,20 +91,16 @@ class Trace:
         put("max_tokens", freeze("max_tokens", caps, np.int64))
         put("columns", freeze_all(columns or {}))
         put("_provenance", deepcopy(provenance or accounts.origin("in memory", len(self))))
+        put("chains", chains)
         self.validate()
+        put("chains", None if chains is None else chains.fit(self.prompt_tokens))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Trace does not change: cannot set {name!r}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Trace, (
-            self.arrival_s,
-            self.prompt_tokens,
-            self.output_tokens,
-            self.max_tokens,
-            dict(self.columns),
-            self._provenance,
-        )
+        main = (self.arrival_s, self.prompt_tokens, self.output_tokens, self.max_tokens)
+        return Trace, (*main, dict(self.columns), self._provenance, self.chains)
 
     def __len__(self) -> int:
         return self.arrival_s.size
@@ -124,17 +129,13 @@ class Trace:
         return float(gaps.std() / gaps.mean())
 
     def validate(self) -> None:
-        """Check every column; done for every trace when it is made.
-
-        Raises
-        ------
-        WorkloadError
-            Names the first request that breaks a rule.
-        """
+        """Check every column, as is done when a trace is made; a `WorkloadError` names the row."""
         check(self.table())
         kept = self._provenance["rows_kept"]
         if kept != len(self):
             raise WorkloadError(f"expected a provenance of {len(self)} rows kept", value=kept)
+        if self.chains is not None and len(self.chains) != len(self):
+            raise WorkloadError(f"expected {len(self)} chains", value=len(self.chains))
 
     def head(self, n: int) -> "Trace":
         """Return the first `n` requests.
@@ -183,13 +184,13 @@ class Trace:
     def rebase(self) -> "Trace":
         """Move the clock so that the first arrival is at 0 s."""
         first = float(self.arrival_s[0])
-        return self._moved("rebase", {"by_s": -first}, self.arrival_s - first)
+        return moved(self, "rebase", {"by_s": -first}, self.arrival_s - first)
 
     def rescale(self, request_rate: float) -> "Trace":
         """Stretch or shrink time so that `rate` becomes the rate asked for.
 
-        The gaps keep their CV, but every other time in the trace scales too: bursts, silences
-        and drifts last longer or shorter by the same factor.
+        The gaps keep their CV, but every other time in the trace scales too: bursts,
+        silences, drifts and think times last longer or shorter by the same factor.
 
         Parameters
         ----------
@@ -201,14 +202,7 @@ class Trace:
         WorkloadError
             The rate is not a positive number, or the trace has no span.
         """
-        check_rate(request_rate)
-        if not self.span_s > 0:
-            raise WorkloadError(
-                f"expected arrivals at two moments at least in {self._provenance['source']}"
-            )
-        factor = self.rate / request_rate
-        parameters = {"request_rate": request_rate, "factor": factor}
-        return self._moved("rescale", parameters, self.arrival_s * factor)
+        return rescale(self, request_rate)
 
     def limit_context(self, max_model_len: int, how: OnOverlong = "error") -> "Trace":
         """Make every request fit a context; see `workloads.context.limit_context`."""
@@ -219,7 +213,8 @@ class Trace:
         transform: str,
         parameters: Mapping[str, object],
         *,
-        keep: slice | NDArray[np.bool_] | None = None,
+        keep: slice | NDArray[np.bool_] | IntArray | None = None,
+        chains: Chains | None = None,
         **changed: ArrayLike,
     ) -> "Trace":
         """Return a trace with some rows, some columns replaced, and the account carried on.
@@ -230,8 +225,10 @@ class Trace:
             Name under which the account lists the change and counts the rows it drops.
         parameters : mapping
             What else the account should say of it.
-        keep : slice or array of bool, optional
+        keep : slice, array of bool or array of int, optional
             Rows to keep, applied after `changed`; all if left out.
+        chains : Chains, optional
+            New chains, one a row of this trace; the old ones if left out.
         **changed : array_like
             New values of columns, one a row of this trace.
 
@@ -240,13 +237,51 @@ class Trace:
         Trace
             The new trace.
         """
-        rows = slice(None) if keep is None else keep
-        table = {
-            name: np.asarray(values)[rows] for name, values in (self.table() | changed).items()
-        }
-        account = accounts.after(self._provenance, transform, parameters, table[MAIN[0]].size)
+        everything = np.arange(len(self))
+        rows = everything if keep is None else everything[keep]
+        new = {name: np.asarray(values)[rows] for name, values in changed.items()}
+        chains = chains if chains is None or keep is None else chains.take(rows)
+        return self.gather(transform, parameters, rows, chains, **new)
+
+    def gather(
+        self,
+        transform: str,
+        parameters: Mapping[str, object],
+        rows: IntArray,
+        chains: Chains | None = None,
+        **changed: ArrayLike,
+    ) -> "Trace":
+        """Return a trace of some rows, in any order and number, with some columns replaced.
+
+        Parameters
+        ----------
+        transform, parameters
+            As for `derive`; more rows than before are counted as added.
+        rows : array of int
+            Rows of this trace.
+        chains : Chains, optional
+            Chains of the new trace; those of the rows if left out.
+        **changed : array_like
+            Columns of the new trace, one value a new row.
+
+        Returns
+        -------
+        Trace
+            The new trace.
+        """
+        old = {name: column[rows] for name, column in self.table().items() if name not in changed}
+        table: dict[str, ArrayLike] = {**old, **changed}
+        if chains is None and self.chains is not None:
+            same = rows.size == len(self) and np.array_equal(rows, np.arange(rows.size))
+            chains = self.chains if same else self.chains.take(rows)
+        account = accounts.after(self._provenance, transform, parameters, rows.size)
         arrival_s, prompts, outputs, caps = (table.pop(name) for name in MAIN)
-        return Trace(arrival_s, prompts, outputs, caps, table, account)
+        return Trace(arrival_s, prompts, outputs, caps, table, account, chains)
+
+    def with_provenance(self, account: Provenance) -> "Trace":
+        """Return the same rows with another account."""
+        main = (self.arrival_s, self.prompt_tokens, self.output_tokens, self.max_tokens)
+        return Trace(*main, self.columns, account, self.chains)
 
     def table(self) -> dict[str, Column]:
         """Return all columns by name: the four that every trace has, then the others."""
@@ -254,42 +289,14 @@ class Trace:
 
     def requests(self) -> Iterator[RequestSpec]:
         """Yield the requests in order of arrival, numbered from 0."""
-        return to_requests(self.table())
-
-    def _moved(
-        self, transform: str, parameters: Mapping[str, object], arrival_s: FloatArray
-    ) -> "Trace":
-        """Move the arrivals; deadlines leave each request as much time as before."""
-        changed = {"arrival_s": arrival_s}
-        if "deadline" in self.columns:
-            changed["deadline"] = self.columns["deadline"] + (arrival_s - self.arrival_s)
-        return self.derive(transform, parameters, keep=None, **changed)
+        return to_requests(self.table(), self.chains)
 
     def content_hash(self) -> str:
         """Return the SHA-256 of everything that reaches the requests, as hexadecimal digits.
 
         Traces with the same hash yield the same requests, whatever their provenance.
         """
-        return digest(self.table())
+        return digest(self.table(), self.chains)
 
     def __repr__(self) -> str:
-        account = self._provenance
-        dropped = sum(account["dropped"].values())
-        transforms = ", ".join(str(step["name"]) for step in account["transforms"])
-        rate = f"{self.rate:.4g} requests/s, gap CV {self.cv:.3g}"
-        return "\n".join(
-            (
-                f"Trace: {len(self):,} requests over {self.span_s:,.1f} s ({rate})",
-                f"  prompt_tokens  {_summary(self.prompt_tokens)}",
-                f"  output_tokens  {_summary(self.output_tokens)}",
-                f"  source         {account['source']}: {account['rows_read']:,} rows read,"
-                f" {dropped:,} dropped",
-                f"  transforms     {transforms or 'none'}; {len(account['warnings'])} warnings",
-            )
-        )
-
-
-def _summary(lengths: IntArray) -> str:
-    middle, high = np.percentile(lengths, [50, 99])
-    mean = f"mean {lengths.mean():,.1f}, median {middle:,.0f}"
-    return f"{mean}, p99 {high:,.0f}, max {lengths.max():,}"
+        return five_lines(self)

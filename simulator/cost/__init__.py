@@ -26,23 +26,29 @@ if TYPE_CHECKING:
         LinearBatchCost,
         LinearTokenCost,
     )
+    from simulator.cost.assemble import table_cost
+    from simulator.cost.breakdown import StepBreakdown
+    from simulator.cost.describe import describe_step, parse_chunk, utilisation
     from simulator.cost.engine_profiles import ENGINE_PROFILES, EngineProfile
     from simulator.cost.gpus import GPUS, Gpu
     from simulator.cost.memory import KvCapacity, kv_capacity
+    from simulator.cost.model_file import read_model_file
     from simulator.cost.models import MODELS, ModelArchitecture
+    from simulator.cost.noise import NoisyCost
     from simulator.cost.profile import OperatorProfile, load_profile, read_profile
     from simulator.cost.spec import (
         COSTS,
-        BaseCostSpec,
         CostSpec,
         EmpiricalSpec,
         ExponentialSpec,
         FixedSpec,
         LinearBatchSpec,
         LinearSpec,
-        TableSpec,
     )
-    from simulator.cost.table import TableCost, table_cost
+    from simulator.cost.spec_base import BaseCostSpec
+    from simulator.cost.table import TableCost
+    from simulator.cost.table_spec import TableSpec
+    from simulator.cost.traffic import StepColumns, step_flops_bytes, step_traffic
 
 __all__ = [
     "COSTS",
@@ -66,15 +72,24 @@ __all__ = [
     "LinearSpec",
     "LinearTokenCost",
     "ModelArchitecture",
+    "NoisyCost",
     "OperatorProfile",
     "RunCostModel",
+    "StepBreakdown",
+    "StepColumns",
     "StepWork",
     "TableCost",
     "TableSpec",
+    "describe_step",
     "kv_capacity",
     "load_profile",
+    "parse_chunk",
+    "read_model_file",
     "read_profile",
+    "step_flops_bytes",
+    "step_traffic",
     "table_cost",
+    "utilisation",
 ]
 
 _HOMES = {
@@ -84,9 +99,16 @@ _HOMES = {
     "memory": "KvCapacity kv_capacity",
     "models": "MODELS ModelArchitecture",
     "profile": "OperatorProfile load_profile read_profile",
-    "spec": "COSTS BaseCostSpec CostSpec EmpiricalSpec ExponentialSpec FixedSpec "
-    "LinearBatchSpec LinearSpec TableSpec",
-    "table": "TableCost table_cost",
+    "model_file": "read_model_file",
+    "noise": "NoisyCost",
+    "spec": "COSTS CostSpec EmpiricalSpec ExponentialSpec FixedSpec LinearBatchSpec LinearSpec",
+    "spec_base": "BaseCostSpec",
+    "table_spec": "TableSpec",
+    "assemble": "table_cost",
+    "breakdown": "StepBreakdown",
+    "describe": "describe_step parse_chunk utilisation",
+    "table": "TableCost",
+    "traffic": "StepColumns step_flops_bytes step_traffic",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

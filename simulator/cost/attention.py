@@ -11,7 +11,6 @@ import numpy as np
 from simulator.cost.models import ModelArchitecture
 from simulator.cost.profile import FloatArray, IntArray, OperatorProfile
 
-MEASURED_HEAD_SIZE = 128
 WARM_HBM_FRACTION = 0.9
 """Bandwidth of the physical form that measured decode times are divided by."""
 
@@ -132,12 +131,11 @@ def decode_attention(
     batches, contexts = profile.decode_batches[rows], profile.decode_contexts
     floor = float(np.nanmin(measured))
     warm = WARM_HBM_FRACTION * profile.hbm_bytes_per_s
-    moved = batches[:, None] * contexts * (kv_heads * MEASURED_HEAD_SIZE * 4)
+    moved = batches[:, None] * contexts * (kv_heads * profile.head_size * 2 * model.kv_bytes)
     log_ratio = np.log(measured[rows] / (floor + moved / warm))
     _hold_missing(log_ratio, np.log(contexts))
     last = [contexts[line.nonzero()[0][-1]] for line in known[rows]]
     kv_bytes = model.kv_bytes_per_token(tp) / model.num_layers
-    cold = float(profile.metadata["cold_hbm_fraction"]) * profile.hbm_bytes_per_s
     return DecodeAttention(
         floor,
         (heads, kv_heads),
@@ -147,7 +145,7 @@ def decode_attention(
         np.array(last),
         log_ratio,
         warm,
-        cold,
+        profile.cold_bytes_per_s,
     )
 
 
@@ -189,7 +187,7 @@ def prefill_attention_s(
     def physical(lengths: FloatArray, rows: float) -> FloatArray:
         return floor + 2.0 * rows * lengths * lengths / profile.peak_flops
 
-    measured_rows = float(profile.prefill_layouts[index, 0]) * MEASURED_HEAD_SIZE
+    measured_rows = float(profile.prefill_layouts[index, 0]) * profile.head_size
     knots = profile.prefill_tokens
     ratio = np.log(measured / physical(knots, measured_rows))
     at_tokens = np.exp(np.interp(np.log(tokens), np.log(knots), ratio))

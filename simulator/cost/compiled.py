@@ -1,26 +1,20 @@
 """Tables of one (GPU, model, TP): plain lists that a step only looks up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import numpy as np
-
-from simulator.cost.attention import DecodeAttention, decode_attention, prefill_attention_s
+from simulator.cost.attention import DecodeAttention, decode_attention
+from simulator.cost.layers import head_s, layer_elementwise_s, linears_s, sampler_s
 from simulator.cost.models import ModelArchitecture
-from simulator.cost.operators import all_reduce_s, elementwise_s, gemm_s
-from simulator.cost.pieces import DecodeRow, cut_into_pieces, never_falling
+from simulator.cost.operators import all_reduce_s
+from simulator.cost.pieces import DecodeRow, cut_into_pieces
 from simulator.cost.profile import FloatArray, OperatorProfile
-from simulator.cost.sum_table import SumTable, stable, tabulate
-
-SERIAL_S_PER_TOKEN = 0.0135e-6
-"""Time per attended token that one query tile needs however few queries there are, seconds."""
+from simulator.cost.prompts import PromptTables, compile_prompts
+from simulator.cost.sum_table import SumTable, tabulate
 
 MAX_HEAD_ROWS = 4096
 """Rows of the output head that are tabulated."""
-
-SAMPLER_SEQUENCES = (1.0, 32.0, 128.0, 256.0)
-SAMPLER_S = (25e-6, 33e-6, 64e-6, 164e-6)
-"""Sampler with a vocabulary of 128k (LLMServingSim, vLLM 0.19.0); the last slope is held."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +29,10 @@ class CompiledTables:
         Linears, elementwise work and all-reduce, by number of tokens.
     head : SumTable
         Output head and sampler, by number of sampled rows.
-    prefill : list of float
-        Attention of a prompt without stored context, by its length.
-    prefill_rate : list of float
-        Attention seconds per squared token, by total length; the last entry is held.
+    prompts : PromptTables
+        Attention of prompt chunks.
     floor : float
         Launch floor of attention.
-    serial : float
-        Serial attention time per attended token.
     decode : DecodeAttention
         Source of the rows.
     num_layers : int
@@ -67,10 +57,8 @@ class CompiledTables:
     profile_sha256: str
     layers: SumTable
     head: SumTable
-    prefill: list[float]
-    prefill_rate: list[float]
+    prompts: PromptTables
     floor: float
-    serial: float
     decode: DecodeAttention
     num_layers: int
     calibration: dict[str, tuple[float, float]]
@@ -92,7 +80,12 @@ class CompiledTables:
 
 
 @lru_cache(maxsize=16)
-def compile_tables(profile: OperatorProfile, model: ModelArchitecture, tp: int) -> CompiledTables:
+def compile_tables(
+    profile: OperatorProfile,
+    model: ModelArchitecture,
+    tp: int,
+    head_profile: OperatorProfile | None = None,
+) -> CompiledTables:
     """Compile the tables of a model on a GPU; calls with equal data share the result.
 
     Parameters
@@ -103,6 +96,8 @@ def compile_tables(profile: OperatorProfile, model: ModelArchitecture, tp: int) 
         The model.
     tp : int
         Number of GPUs that share every layer: 1, 2, 4 or 8.
+    head_profile : OperatorProfile, optional
+        Timings of the output head, which stays in bfloat16; by default `profile`.
 
     Returns
     -------
@@ -112,30 +107,28 @@ def compile_tables(profile: OperatorProfile, model: ModelArchitecture, tp: int) 
     Raises
     ------
     UserError
-        If `tp` does not divide the model.
+        If `tp` does not divide the model, or a table that the model needs was not measured.
 
     Examples
     --------
     >>> from simulator.cost.models import MODELS
     >>> from simulator.cost.profile import load_profile
     >>> tables = compile_tables(load_profile("h100"), MODELS["llama-3.1-8b"], 1)
-    >>> round(tables.prefill[2048] / 32 * 1e6)
+    >>> round(tables.prompts.alone[2048] / 32 * 1e6)
     89
     """
     decode = decode_attention(profile, model, tp)
-    prefill, prefill_rate = _compile_prefill(profile, model, tp)
+    floor = decode.floor_s * model.num_layers
     return CompiledTables(
         profile_sha256=profile.sha256,
         layers=_compile_layers(profile, model, tp),
-        head=_compile_head(profile, model, tp),
-        prefill=prefill,
-        prefill_rate=prefill_rate,
-        floor=decode.floor_s * model.num_layers,
-        serial=SERIAL_S_PER_TOKEN * model.num_layers,
+        head=_compile_head(head_profile or profile, model, tp),
+        prompts=compile_prompts(profile, model, tp, floor),
+        floor=floor,
         decode=decode,
         num_layers=model.num_layers,
         calibration=_calibration(profile, decode),
-        notes=_notes(decode, model, tp),
+        notes=_notes(profile, decode, model, tp),
     )
 
 
@@ -148,68 +141,26 @@ def _compile_layers(profile: OperatorProfile, model: ModelArchitecture, tp: int)
 
     return tabulate(
         [
-            lambda tokens: layers * _linears_s(profile, model, tp, tokens),
-            lambda tokens: layers * _elementwise_s(profile, model, tp, tokens),
+            lambda tokens: layers * _sum(linears_s(profile, model, tp, tokens)),
+            lambda tokens: layers * layer_elementwise_s(profile, model, tp, tokens),
             all_reduce,
         ],
         last=int(profile.gemm_tokens[-1]),
     )
 
 
-def _linears_s(
-    profile: OperatorProfile, model: ModelArchitecture, tp: int, tokens: FloatArray
-) -> FloatArray:
-    """Return the four linear layers of one transformer layer, seconds."""
-    heads, kv_heads = model.heads(tp)
-    hidden, ffn = model.hidden_size, model.ffn_size // tp
-    qkv = gemm_s(profile, (heads + 2 * kv_heads) * model.head_size, hidden, tokens)
-    output = gemm_s(profile, hidden, heads * model.head_size, tokens)
-    gate_up = gemm_s(profile, 2 * ffn, hidden, tokens)
-    down = gemm_s(profile, hidden, ffn, tokens)
-    return qkv + output + gate_up + down
-
-
-def _elementwise_s(
-    profile: OperatorProfile, model: ModelArchitecture, tp: int, tokens: FloatArray
-) -> FloatArray:
-    """Return norms, rotary embedding and activation of one layer, seconds."""
-    heads, kv_heads = model.heads(tp)
-    norms = 2.0 * elementwise_s(profile, 8.0 * tokens * model.hidden_size)
-    rotary = elementwise_s(profile, 4.0 * tokens * ((heads + kv_heads) * model.head_size))
-    activation = elementwise_s(profile, 6.0 * tokens * (model.ffn_size // tp))
-    if not model.qk_norm:
-        return norms + rotary + activation
-    q_norm = elementwise_s(profile, 4.0 * tokens * (heads * model.head_size))
-    k_norm = elementwise_s(profile, 4.0 * tokens * (kv_heads * model.head_size))
-    return norms + rotary + activation + q_norm + k_norm
+def _sum(times: Mapping[str, FloatArray]) -> FloatArray:
+    """Add in order."""
+    first, *others = times.values()
+    return sum(others, first)
 
 
 def _compile_head(profile: OperatorProfile, model: ModelArchitecture, tp: int) -> SumTable:
     """Tabulate the output head and the sampler."""
-    vocabulary = -(-model.vocabulary_size // tp)
     return tabulate(
-        [lambda rows: gemm_s(profile, vocabulary, model.hidden_size, rows), _sampler_s],
+        [lambda rows: head_s(profile, model, tp, rows), lambda rows: sampler_s(profile, rows)],
         last=MAX_HEAD_ROWS,
     )
-
-
-def _sampler_s(rows: FloatArray) -> FloatArray:
-    """Return the sampler, linear between its measured points and beyond the last."""
-    last = SAMPLER_SEQUENCES[-1]
-    slope = (SAMPLER_S[-1] - SAMPLER_S[-2]) / (last - SAMPLER_SEQUENCES[-2])
-    beyond = np.maximum(rows - last, 0.0)
-    return np.interp(rows, SAMPLER_SEQUENCES, SAMPLER_S) + slope * beyond
-
-
-def _compile_prefill(
-    profile: OperatorProfile, model: ModelArchitecture, tp: int
-) -> tuple[list[float], list[float]]:
-    """Tabulate prompt attention, and its time per squared token, up to the longest prompt."""
-    tokens = np.arange(1, int(profile.prefill_tokens[-1]) + 1, dtype=np.float64)
-    seconds = model.num_layers * prefill_attention_s(profile, model, tp, tokens)
-    seconds = stable(never_falling(seconds))
-    rate = stable(seconds / (tokens * tokens))
-    return [0.0, *seconds.tolist()], [0.0, *rate.tolist()]
 
 
 def _calibration(
@@ -223,18 +174,26 @@ def _calibration(
         "mean_context_of_one": (shortest, float(decode.last_contexts[0])),
         "mean_context_of_largest_batch": (shortest, float(decode.last_contexts[-1])),
         "chunk_and_past": (1.0, float(profile.prefill_tokens[-1])),
-        "num_sampled": (1.0, float(MAX_HEAD_ROWS)),
+        "num_sampled": (1.0, float(profile.metadata.get("max_sampled", MAX_HEAD_ROWS))),
     }
 
 
-def _notes(decode: DecodeAttention, model: ModelArchitecture, tp: int) -> tuple[str, ...]:
-    """Say which head layout stands in for an unmeasured one."""
+def _notes(
+    profile: OperatorProfile, decode: DecodeAttention, model: ModelArchitecture, tp: int
+) -> tuple[str, ...]:
+    """Say what stands in for a missing measurement, and what is of low confidence."""
+    notes = [*profile.metadata.get("notes", [])]
+    if tp > 1:
+        notes += profile.metadata.get("all_reduce_notes", [])
+    if profile.dtype == "fp8":
+        notes.append("fp8 is of low confidence: off by up to 35 % against published runs")
+    if model.num_experts:
+        notes.append("experts are timed with balanced routing: real routing wakes fewer of them")
     measured, wanted = decode.layout, model.heads(tp)
-    notes = []
     if measured != wanted:
         notes.append(
             f"attention of {measured[0]}/{measured[1]} heads stands for {wanted[0]}/{wanted[1]}"
         )
-    if model.head_size != 128:
-        notes.append(f"attention of head size 128 stands for {model.head_size}")
+    if model.head_size != profile.head_size:
+        notes.append(f"attention of head size {profile.head_size} stands for {model.head_size}")
     return tuple(notes)

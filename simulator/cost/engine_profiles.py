@@ -13,8 +13,7 @@ class EngineProfile:
     With `share` the fraction of the step's tokens that belong to prompts::
 
         gpu  = kernels * (1 + prefill_factor * share)
-        host = host_ms + tp_doubling_ms * log2(tp) + host_ms_per_sequence * rows
-        step = gpu + host, or max(gpu, host) with overlap
+    XX = gpu + host, or max(gpu, host) with overlap
 
     Attributes
     ----------
@@ -31,6 +30,8 @@ class EngineProfile:
         True when the host prepares the next step while the GPU computes.
     tp_doubling_ms : float
         Host time added by each doubling of the number of GPUs, ms, at least 0.
+    host_us_per_prompt_token : float
+        Host time per prompt token, µs, at least 0.
     source : str
         What the values rest on.
 
@@ -46,6 +47,7 @@ class EngineProfile:
     prefill_factor: float = 0.0
     overlap: bool = False
     tp_doubling_ms: float = 0.0
+    host_us_per_prompt_token: float = 0.0
     source: str = ""
 
     def host_seconds(self, tp: int = 1) -> float:

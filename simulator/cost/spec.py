@@ -1,10 +1,9 @@
 """What a person writes to choose a cost model; each kind builds one."""
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from simulator.cost.analytic import (
     EmpiricalCost,
@@ -14,22 +13,20 @@ from simulator.cost.analytic import (
     LinearTokenCost,
     check_distribution,
 )
-from simulator.cost.base import CostModel
-from simulator.cost.engine_profiles import find_engine_profile
-from simulator.cost.gpus import find_gpu
-from simulator.cost.memory import KvCapacity, kv_capacity
-from simulator.cost.models import check_tp, find_model
-from simulator.cost.table import TableCost, table_cost
+from simulator.cost.spec_base import BaseCostSpec
+from simulator.cost.table_spec import TableSpec
 
-
-class BaseCostSpec(BaseModel, ABC):
-    """Parameters of a cost model: frozen, and unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    @abstractmethod
-    def build(self, rng: np.random.Generator) -> CostModel:
-        """Return a fresh cost model; `rng` is its private random stream."""
+__all__ = [
+    "COSTS",
+    "BaseCostSpec",
+    "CostSpec",
+    "EmpiricalSpec",
+    "ExponentialSpec",
+    "FixedSpec",
+    "LinearBatchSpec",
+    "LinearSpec",
+    "TableSpec",
+]
 
 
 class FixedSpec(BaseCostSpec):
@@ -148,99 +145,6 @@ class EmpiricalSpec(BaseCostSpec):
     def build(self, rng: np.random.Generator) -> EmpiricalCost:
         """Return the cost model; it draws from `rng`."""
         return EmpiricalCost([value / 1e3 for value in self.values_ms], self.probs, rng)
-
-
-class TableSpec(BaseCostSpec):
-    """Step times of a model on a GPU, from measured kernels.
-
-    Examples
-    --------
-    >>> spec = TableSpec(gpu="h100", model="llama-3.1-8b")
-    >>> spec.build(np.random.default_rng(0)).calibration["num_decodes"]
-    (1.0, 2048.0)
-    """
-
-    kind: Literal["table"] = "table"
-    gpu: str = "h100"
-    """GPU type: a key of `GPUS`."""
-    model: str = "llama-3.1-8b"
-    """Model: a key of `MODELS`."""
-    tp: int = 1
-    """GPUs that share every layer: 1, 2, 4 or 8."""
-    dtype: Literal["bfloat16"] = "bfloat16"
-    """Number format of weights and KV cache."""
-    engine_profile: str = "generic"
-    """What the engine adds: a key of `ENGINE_PROFILES`."""
-    kappa_mixed: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """Factor on decode attention in a step with prompt chunks; by default that of the GPU."""
-    memory_utilisation: float = Field(0.9, gt=0, le=1)
-    """Fraction of the GPU memory that the engine may use."""
-
-    @field_validator("gpu")
-    @classmethod
-    def _known_gpu(cls, key: str) -> str:
-        return find_gpu(key).key
-
-    @field_validator("model")
-    @classmethod
-    def _known_model(cls, key: str) -> str:
-        return find_model(key).key
-
-    @field_validator("engine_profile")
-    @classmethod
-    def _known_engine_profile(cls, name: str) -> str:
-        return find_engine_profile(name).name
-
-    @model_validator(mode="after")
-    def _tp_divides(self) -> Self:
-        check_tp(find_model(self.model), self.tp)
-        return self
-
-    def build(self, rng: np.random.Generator) -> TableCost:
-        """Return the cost model; `rng` is not used."""
-        return table_cost(
-            self.gpu,
-            self.model,
-            self.tp,
-            engine_profile=self.engine_profile,
-            kappa_mixed=self.kappa_mixed,
-        )
-
-    def kv_capacity(
-        self, *, block_size: int = 16, max_num_batched_tokens: int = 8192
-    ) -> KvCapacity:
-        """Return the KV cache of one engine on this hardware.
-
-        Parameters
-        ----------
-        block_size : int
-            Tokens per block, at least 1.
-        max_num_batched_tokens : int
-            Token budget of a step, at least 1.
-
-        Returns
-        -------
-        KvCapacity
-            Blocks and the budget they come from.
-
-        Raises
-        ------
-        UserError
-            If the model does not fit.
-
-        Examples
-        --------
-        >>> TableSpec().kv_capacity().num_blocks
-        27276
-        """
-        return kv_capacity(
-            find_gpu(self.gpu),
-            find_model(self.model),
-            self.tp,
-            memory_utilisation=self.memory_utilisation,
-            block_size=block_size,
-            max_num_batched_tokens=max_num_batched_tokens,
-        )
 
 
 COSTS = (FixedSpec, LinearBatchSpec, LinearSpec, ExponentialSpec, EmpiricalSpec, TableSpec)

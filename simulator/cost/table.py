@@ -9,11 +9,9 @@ from bisect import bisect_right
 import numpy as np
 
 from simulator.cost.base import StepWork
-from simulator.cost.compiled import CompiledTables, compile_tables
-from simulator.cost.engine_profiles import EngineProfile, find_engine_profile
-from simulator.cost.gpus import default_kappa, find_gpu
-from simulator.cost.models import find_model
-from simulator.cost.profile import FloatArray, load_profile
+from simulator.cost.compiled import CompiledTables
+from simulator.cost.engine_profiles import EngineProfile
+from simulator.cost.profile import FloatArray
 
 
 class TableCost:
@@ -46,6 +44,8 @@ class TableCost:
         As above.
     engine_profile : str
         Name of the engine profile.
+    tables : CompiledTables
+        As above.
 
     See Also
     --------
@@ -57,7 +57,7 @@ class TableCost:
     and r sampled rows::
 
         kernels = layers[m] + decode(n, L) + sum of prefill(c, p) + head[r]
-        prefill = max(table[c], rate[c + p] * c * (c + 2 p), floor + serial * (c + p))
+        prefill = max(table[c], rate[c + p] * c * (c + 2 p), floor + serial[c] * (p + walked[c]))
         gpu     = kernels * (1 + prefill_factor * prompt tokens / m)
 
     and the host time of the engine profile. When chunks and decodes share a step, decode becomes
@@ -69,6 +69,7 @@ class TableCost:
 
     Examples
     --------
+    >>> from simulator.cost import table_cost
     >>> cost = table_cost("h100", "llama-3.1-8b", engine_profile="ideal")
     >>> round(cost.step_time(StepWork(32, 32 * 1024, (), 32, 32)) * 1e3, 1)
     8.4
@@ -77,11 +78,7 @@ class TableCost:
     supports_runs = True
 
     def __init__(
-        self,
-        tables: CompiledTables,
-        engine: EngineProfile,
-        tp: int,
-        kappa_mixed: float,
+        self, tables: CompiledTables, engine: EngineProfile, tp: int, kappa_mixed: float
     ) -> None:
         self.num_extrapolated = 0
         self.calibration = tables.calibration
@@ -89,12 +86,14 @@ class TableCost:
         self.profile_sha256 = tables.profile_sha256
         self.kappa_mixed = kappa_mixed
         self.engine_profile = engine.name
-        self._tables = tables
+        self.tables = tables
         self._rows = tables.rows
         self._layers, self._max_tokens = tables.layers.total, tables.layers.last
-        self._head, self._max_sampled = tables.head.total, tables.head.last
+        self._head = tables.head.total
+        self._max_sampled = int(tables.calibration["num_sampled"][1])
         self._host = engine.host_seconds(tp)
         self._host_per_row = engine.host_ms_per_sequence / 1e3
+        self._host_per_prompt_token = engine.host_us_per_prompt_token / 1e6
         self._prefill_factor = engine.prefill_factor
         self._overlap = engine.overlap
 
@@ -117,20 +116,21 @@ class TableCost:
             If the step holds no token.
         """
         decodes, context, chunks, sampled, rows = work
+        host = self._host + self._host_per_row * rows
         if chunks:
-            gpu = self._gpu_with_chunks(decodes, context, chunks, sampled)
+            gpu, prompt_tokens = self._gpu_with_chunks(decodes, context, chunks, sampled)
+            host += self._host_per_prompt_token * prompt_tokens
         else:
-            row = self._rows.get(decodes) or self._tables.decode_row(decodes)
+            row = self._rows.get(decodes) or self.tables.decode_row(decodes)
             starts, base, slope, max_context = row
             mean = context / decodes
             piece = bisect_right(starts, mean) - 1
             attention = base[piece] + slope[piece] * mean
             if mean > max_context or decodes > self._max_tokens or sampled > self._max_sampled:
                 self.num_extrapolated += 1
-                gpu = self._tables.layers.at(decodes) + attention + self._tables.head.at(sampled)
+                gpu = self.tables.layers.at(decodes) + attention + self.tables.head.at(sampled)
             else:
                 gpu = self._layers[decodes] + attention + self._head[sampled]
-        host = self._host + self._host_per_row * rows
         if self._overlap:
             return gpu if gpu > host else host
         return gpu + host
@@ -160,16 +160,17 @@ class TableCost:
 
         Examples
         --------
+        >>> from simulator.cost import table_cost
         >>> cost = table_cost("h100", "llama-3.1-8b")
         >>> (cost.decode_run(32, 32 * 1024, 3) * 1e6).round().tolist()
         [9399.0, 9401.0, 9402.0]
         """
-        row = self._tables.decode_row(num_decodes)
+        row = self.tables.decode_row(num_decodes)
         if num_steps <= 0:
             return np.empty(0)
         means = self._mean_contexts(num_decodes, context_tokens, num_steps)
         self.num_extrapolated += self._num_outside(num_decodes, means)
-        layers, head = self._tables.layers.at(num_decodes), self._tables.head.at(num_decodes)
+        layers, head = self.tables.layers.at(num_decodes), self.tables.head.at(num_decodes)
         gpu = layers + row.along(means) + head
         host = self._host + self._host_per_row * num_decodes
         if self._overlap:
@@ -186,6 +187,7 @@ class TableCost:
 
         Examples
         --------
+        >>> from simulator.cost import table_cost
         >>> cost = table_cost("h100", "llama-3.1-8b")
         >>> _ = cost.decode_run(1, 100_000, 5)
         >>> cost.take_back(1, 100_002, 3)
@@ -205,59 +207,40 @@ class TableCost:
         """Return how many steps of a run lie outside the calibrated range."""
         if num_decodes > self._max_tokens or num_decodes > self._max_sampled:
             return len(means)
-        longest = self._tables.decode_row(num_decodes).max_context
+        longest = self.tables.decode_row(num_decodes).max_context
         if not len(means) or means[-1] <= longest:
             return 0
         return len(means) - int(np.searchsorted(means, longest, side="right"))
 
     def _gpu_with_chunks(
         self, decodes: int, context: int, chunks: tuple[tuple[int, int], ...], sampled: int
-    ) -> float:
-        """Return the GPU time of a step with prompt chunks, and count it when extrapolated."""
-        tables = self._tables
-        longest = len(tables.prefill) - 1
+    ) -> tuple[float, int]:
+        """Return GPU time and prompt tokens of a step with chunks; count it if extrapolated."""
+        tables = self.tables
+        chunk_time, longest = tables.prompts.chunk, tables.prompts.longest
         outside = sampled > self._max_sampled
         prompt_tokens = 0
         prefill = 0.0
         for tokens, past in chunks:
             prompt_tokens += tokens
-            prefill += self._chunk(tokens, past)
+            prefill += chunk_time(tokens, past)
             if tokens + past > longest:
                 outside = True
-        attention = self._mixed_decodes(decodes, context) if decodes else 0.0
+        attention = 0.0
+        if decodes:
+            mean = context / decodes
+            row = self._rows.get(decodes) or tables.decode_row(decodes)
+            attention = self.kappa_mixed * (row.at(mean) - tables.floor)
+            outside = outside or mean > row.max_context
         total = decodes + prompt_tokens
-        if outside or total > self._max_tokens or self._beyond_decode(decodes, context):
+        if total <= self._max_tokens:
+            layers = self._layers[total]
+        else:
+            layers, outside = tables.layers.at(total), True
+        if outside:
             self.num_extrapolated += 1
-        kernels = tables.layers.at(total) + attention + prefill + tables.head.at(sampled)
-        return kernels * (1.0 + self._prefill_factor * (prompt_tokens / total))
-
-    def _chunk(self, tokens: int, past: int) -> float:
-        """Return the attention of one prompt chunk."""
-        tables = self._tables
-        length = tokens + past
-        rates = tables.prefill_rate
-        longest = len(rates) - 1
-        rate = rates[length] if length <= longest else rates[longest]
-        seconds = rate * (tokens * (length + past))
-        alone = tables.prefill[tokens] if tokens <= longest else rate * (tokens * tokens)
-        if alone > seconds:
-            seconds = alone
-        serial = tables.floor + tables.serial * length
-        return serial if serial > seconds else seconds
-
-    def _mixed_decodes(self, decodes: int, context: int) -> float:
-        """Return the attention of decodes that share the step with chunks."""
-        return self.kappa_mixed * (self._decodes(decodes, context) - self._tables.floor)
-
-    def _decodes(self, decodes: int, context: int) -> float:
-        """Return the attention of decodes alone."""
-        return self._tables.decode_row(decodes).at(context / decodes)
-
-    def _beyond_decode(self, decodes: int, context: int) -> bool:
-        """Tell whether the decodes lie outside the calibrated range."""
-        if not decodes:
-            return False
-        return context / decodes > self._tables.decode_row(decodes).max_context
+        kernels = layers + attention + prefill + tables.head.at(sampled)
+        return kernels * (1.0 + self._prefill_factor * (prompt_tokens / total)), prompt_tokens
 
     def breakdown(self, work: StepWork) -> dict[str, float]:
         """Return the parts of a step time; counts nothing.
@@ -276,6 +259,7 @@ class TableCost:
 
         Examples
         --------
+        >>> from simulator.cost import table_cost
         >>> cost = table_cost("h100", "llama-3.1-8b")
         >>> parts = cost.breakdown(StepWork(chunks=((2048, 0),), num_sampled=1, num_rows=1))
         >>> round(parts["linears"] * 1e3, 1), round(parts["host"] * 1e3, 1)
@@ -283,69 +267,23 @@ class TableCost:
         """
         decodes, context, chunks, sampled, rows = work
         total = work.num_tokens
-        decode = 0.0
-        if decodes:
-            decode = (self._mixed_decodes if chunks else self._decodes)(decodes, context)
-        linears, elementwise, all_reduce = self._tables.layers.parts_at(total)
-        head, sampler = self._tables.head.parts_at(sampled)
+        prompt_tokens = total - decodes
+        decode = self.tables.decode_row(decodes).at(context / decodes) if decodes else 0.0
+        if decodes and chunks:
+            decode = self.kappa_mixed * (decode - self.tables.floor)
+        linears, elementwise, all_reduce = self.tables.layers.parts_at(total)
+        head, sampler = self.tables.head.parts_at(sampled)
         parts = {
             "linears": linears,
             "elementwise": elementwise,
             "all_reduce": all_reduce,
             "attention_decode": decode,
-            "attention_prefill": sum((self._chunk(tokens, past) for tokens, past in chunks), 0.0),
+            "attention_prefill": sum((self.tables.prompts.chunk(*chunk) for chunk in chunks), 0.0),
             "head": head,
             "sampler": sampler,
         }
-        share = (total - decodes) / total
+        share = prompt_tokens / total
         parts["prefill_overhead"] = sum(parts.values()) * (self._prefill_factor * share)
-        host = self._host + self._host_per_row * rows
+        host = self._host + self._host_per_row * rows + self._host_per_prompt_token * prompt_tokens
         parts["host"] = max(host - sum(parts.values()), 0.0) if self._overlap else host
         return parts
-
-
-def table_cost(
-    gpu: str,
-    model: str,
-    tp: int = 1,
-    *,
-    engine_profile: str = "generic",
-    kappa_mixed: float | None = None,
-) -> TableCost:
-    """Build the cost model of a known model on a known GPU.
-
-    Parameters
-    ----------
-    gpu : str
-        Key of `GPUS`.
-    model : str
-        Key of `MODELS`.
-    tp : int
-        Number of GPUs that share every layer: 1, 2, 4 or 8.
-    engine_profile : str
-        Key of `ENGINE_PROFILES`.
-    kappa_mixed : float, optional
-        Cost of mixing decodes with chunks, at least 0; by default that of the GPU.
-
-    Returns
-    -------
-    TableCost
-        A fresh model.
-
-    Raises
-    ------
-    UserError
-        If a name is unknown, `tp` does not divide the model, or the data file is damaged.
-
-    Examples
-    --------
-    >>> table_cost("a100", "llama-3.1-8b").kappa_mixed
-    1.6
-    """
-    architecture = find_model(model)
-    heads, kv_heads = architecture.heads(tp)
-    if kappa_mixed is None:
-        kappa_mixed = default_kappa(find_gpu(gpu), heads / kv_heads)
-    engine = find_engine_profile(engine_profile)
-    tables = compile_tables(load_profile(gpu), architecture, tp)
-    return TableCost(tables, engine, tp, kappa_mixed)

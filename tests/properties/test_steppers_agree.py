@@ -16,6 +16,29 @@ BATCH = {
     "drop_finished": st.booleans(),
     "release": st.sampled_from(["per-batch", "per-request"]),
 }
+BUDGETS = st.sampled_from(
+    [
+        "fixed",
+        "fixed",
+        {
+            "kind": "ascend-table",
+            "slo_ms": 150,
+            "ctx_lens": [4, 16, 32],
+            "d_nums": [1, 2, 4],
+            "chunk_sizes": [2, 6, 20],
+        },
+        {"kind": "ascend-table", "slo_ms": 120, "on_miss": "default", "d_nums": [1, 4]},
+        {"kind": "model-predictive", "tpot_slo_ms": 150, "min_chunk": 2},
+    ]
+)
+ORDERS = (
+    "fcfs",
+    "priority",
+    {"kind": "sjf", "predictor": "noisy-oracle"},
+    {"kind": "sjf", "predictor": "class-mean", "work": "output-tokens"},
+    {"kind": "edf", "ttft_slo_ms": 500, "tpot_slo_ms": 100},
+    {"kind": "edf", "ttft_slo_ms": 500, "tpot_slo_ms": 100, "preemptive": True},
+)
 PARAMETERS = {
     "none": {},
     "static": BATCH,
@@ -25,12 +48,44 @@ PARAMETERS = {
         "max_wait_ms": st.sampled_from([0, 250, 1500]),
         "max_enqueued_batches": st.sampled_from([1, 3, 100]),
     },
+    "window-freeze": BATCH | {"max_wait_ms": st.sampled_from([0, 250, 1500])},
+    "triton": BATCH
+    | {
+        "max_batch_size": st.integers(3, 5),
+        "preferred_batch_size": st.sampled_from([[], [2], [1, 3]]),
+        "max_queue_delay_microseconds": st.sampled_from([0, 250_000, 1_500_000]),
+        "max_queue_size": st.sampled_from([0, 2, 100]),
+        "default_timeout_microseconds": st.sampled_from([0, 200_000, 900_000]),
+        "timeout_action": st.sampled_from(["REJECT", "DELAY"]),
+    },
+    "clipper-aimd": BATCH
+    | {"slo_ms": st.sampled_from([30, 400, 3000]), "max_wait_ms": st.sampled_from([0, 250])},
+    "orca": {
+        "max_bs": st.integers(1, 8),
+        "n_slots": st.sampled_from([None, 20, 45]),
+    },
+    "vllm-v0": {
+        "max_num_batched_tokens": st.sampled_from([None, 40, 90]),
+        "max_num_seqs": st.integers(1, 8),
+        "watermark": st.sampled_from([0.01, 0.2]),
+        "scheduler_delay_factor": st.sampled_from([0, 0.5, 3]),
+        "preemption_mode": st.sampled_from(["recompute", "swap"]),
+    },
+    "sarathi": {
+        "chunk_size": st.sampled_from([1, 6, 30, 512]),
+        "max_num_seqs": st.integers(1, 8),
+        "watermark": st.sampled_from([0.01, 0.2]),
+        "budget": BUDGETS,
+    },
     "vllm-v1": {
         "max_num_batched_tokens": st.sampled_from([3, 8, 32, 2048]),
         "max_num_seqs": st.integers(1, 8),
         "long_prefill_token_threshold": st.sampled_from([0, 2, 5]),
         "watermark": st.sampled_from([0.0, 0.2]),
         "scheduler_reserve_full_isl": st.booleans(),
+        "order": st.sampled_from(ORDERS),
+        "budget": BUDGETS,
+        "decodes_first": st.sampled_from([None, False, True]),
     },
 }
 COSTS = (

@@ -28,7 +28,7 @@ class Given(SyntheticWorkload):
 
     trace: Trace
 
-    def build(self, streams: Streams, max_model_len: int | None = None) -> Trace:
+    def _table(self, streams: Streams, max_model_len: int | None = None) -> Trace:
         return self.trace
 
 
@@ -115,18 +115,24 @@ class Tokens(Observer):
         self._alive[request.id] = request
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
-        self._look(now)
+        self._look([now])
+
+    def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
+        self._look(times)
 
     def on_leave(self, request: Request, now: float) -> None:
-        self._look(now)
+        self._look([now])
+        del self._alive[request.id]
 
-    def _look(self, now: float) -> None:
+    def _look(self, moments: Sequence[float]) -> None:
         for request in self._alive.values():
             times = self.times[request.id]
             if not times and request.first_token is not None:
                 times.append(request.first_token)
-            if request.last_token == now:
-                times += [now] * (request.generated - len(times))
+            missing = request.generated - len(times)
+            if missing and request.last_token == moments[-1]:
+                at_once = [moments[-1]] * missing
+                times += moments[-missing:] if missing <= len(moments) else at_once
 
 
 def column(result: Result, name: str, table: str = "requests") -> list[Any]:

@@ -2,7 +2,7 @@ from fractions import Fraction
 from math import isclose
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simpy.core import Environment
 
@@ -21,6 +21,7 @@ from simulator.clock import (
 SECONDS = st.floats(0, 2**22, allow_nan=False)
 
 
+@settings(deadline=None, derandomize=True)
 @given(SECONDS, SECONDS)
 def test_sums_and_differences_of_grid_times_are_exact(first: float, second: float) -> None:
     a, b = to_grid(first), up_to_grid(second)
@@ -28,6 +29,7 @@ def test_sums_and_differences_of_grid_times_are_exact(first: float, second: floa
     assert Fraction(a - b) == Fraction(a) - Fraction(b)
 
 
+@settings(deadline=None, derandomize=True)
 @given(SECONDS)
 def test_rounding_up_never_comes_too_early_and_stays_within_a_tick(seconds: float) -> None:
     tick = Fraction(1, TICKS_PER_SECOND)
@@ -35,6 +37,7 @@ def test_rounding_up_never_comes_too_early_and_stays_within_a_tick(seconds: floa
     assert abs(Fraction(to_grid(seconds)) - Fraction(seconds)) <= tick / 2
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.integers(0, 2**52))
 def test_a_grid_time_stays_what_it_is(ticks: int) -> None:
     time = ticks / TICKS_PER_SECOND

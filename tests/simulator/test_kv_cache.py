@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.testing import ScriptedRequest
@@ -65,6 +65,7 @@ def test_a_cache_without_a_limit_never_fills_up() -> None:
     assert (kv.used, kv.total) == (2**40, UNLIMITED_BLOCKS)
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     st.integers(1, 5),
     st.integers(0, 12),

@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from workloads import ARRIVALS, ArrivalSpec, DeterministicArrivals, GammaArrivals, PoissonArrivals
+from workloads import (
+    ARRIVALS,
+    ArrivalSpec,
+    DeterministicArrivals,
+    GammaArrivals,
+    HyperexponentialArrivals,
+    PoissonArrivals,
+    WeibullArrivals,
+)
+from workloads.gaps import HyperexponentialGaps, weibull_shape
+from workloads.statistics import dispersion
 from workloads.streams import Streams
 
 N = 200_000
@@ -17,6 +27,13 @@ PROCESSES = [
         for cv in (0.25, 1.0, 3.0, 10.0)
         for start in ("equilibrium", "ordinary")
     ),
+    *(
+        law(request_rate=0.7, cv=cv, start=start)
+        for law in (WeibullArrivals, HyperexponentialArrivals)
+        for cv in (1.0, 2.5)
+        for start in ("equilibrium", "ordinary")
+    ),
+    WeibullArrivals(request_rate=0.7, cv=0.4),
 ]
 
 
@@ -35,9 +52,10 @@ def test_offered_rate_is_the_rate_asked_for(process):
 def test_gap_cv_is_the_cv_asked_for(process):
     gaps = np.diff(process.times(N, rng()))
     cv = process.cv
-    # Var(s²/m²)/4 by the delta method; a gamma law has skewness 2cv and excess kurtosis 6cv².
-    tolerance = 4 * cv * np.sqrt((2 + 6 * cv**2 + 4 * cv**2 - 8 * cv**2) / 4 / N)
-    assert abs(gaps.std() / gaps.mean() - cv) <= tolerance + 1e-9
+    # By the delta method with the third and fourth moments of the sample.
+    unit = gaps / gaps.mean()
+    influence = ((unit - 1) ** 2 - cv**2 * (2 * unit - 1)) / (2 * cv) if cv else np.zeros(1)
+    assert abs(gaps.std() / gaps.mean() - cv) <= 5 * influence.std() / np.sqrt(N) + 1e-9
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
@@ -60,8 +78,13 @@ def count_bias(process, horizon: float = 10.0, seeds: int = 4000) -> float:
     return (counts.mean() - process.rate * horizon) / (counts.std(ddof=1) / np.sqrt(seeds))
 
 
-def test_equilibrium_start_is_unbiased():
-    assert abs(count_bias(GammaArrivals(request_rate=2.0, cv=3.0))) < 4
+@pytest.mark.parametrize("law", [GammaArrivals, WeibullArrivals, HyperexponentialArrivals])
+def test_equilibrium_start_is_unbiased(law):
+    assert abs(count_bias(law(request_rate=2.0, cv=3.0))) < 4
+
+
+def test_equilibrium_of_a_regular_process_is_unbiased():
+    assert abs(count_bias(WeibullArrivals(request_rate=2.0, cv=0.4))) < 4
 
 
 def test_ordinary_start_delivers_too_many():
@@ -82,6 +105,43 @@ def test_poisson_counts_have_dispersion_one():
     times = PoissonArrivals(request_rate=5.0).times(N, rng())
     counts = np.bincount(times.astype(np.int64))[:-1]
     assert abs(counts.var() / counts.mean() - 1) < 4 * np.sqrt(2 / counts.size)
+
+
+@pytest.mark.parametrize(
+    ("cv", "shape"),
+    [(0.5, 2.1013), (1, 1), (1.5, 0.6848), (2, 0.5427), (3, 0.4113), (5, 0.3113), (10, 0.2332)],
+)
+def test_weibull_shape_is_the_tabulated_one(cv, shape):
+    assert weibull_shape(cv) == pytest.approx(shape, abs=5e-5)
+    assert SPEC.validate_python({"request_rate": 1, "shape": shape}).cv == pytest.approx(
+        cv, rel=1e-3
+    )
+
+
+def test_weibull_survives_a_very_large_cv():
+    gaps = np.diff(WeibullArrivals(request_rate=1.0, cv=50.0).times(1000, rng()))
+    assert np.all(np.isfinite(gaps))
+    assert np.all(gaps >= 0)
+
+
+def test_hyperexponential_means_are_balanced():
+    """Each of the two laws brings half of the time: p/(2p) = (1 - p)/(2(1 - p))."""
+    gaps = HyperexponentialGaps(3.0).draw(N, rng())
+    share = (1 + np.sqrt(8 / 10)) / 2
+    rates = HyperexponentialGaps(3.0)._rates
+    assert rates.tolist() == pytest.approx([2 * share, 2 * (1 - share)])
+    second = share * 2 / rates[0] ** 2 + (1 - share) * 2 / rates[1] ** 2
+    assert second - 1 == pytest.approx(9.0)
+    assert gaps.mean() == pytest.approx(1.0, abs=4 * 3 / np.sqrt(N))
+
+
+@pytest.mark.parametrize("cv", [0.5, 3.0])
+@pytest.mark.parametrize("law", [GammaArrivals, WeibullArrivals])
+def test_dispersion_tends_to_the_square_of_the_cv(law, cv):
+    times = law(request_rate=1.0, cv=cv).times(400_000, rng())
+    width = 200.0 * max(cv, 1)
+    number = times[-1] / width
+    assert dispersion(times, width) == pytest.approx(cv**2, rel=5 * np.sqrt(2 / number) + 0.03)
 
 
 def test_gaps_are_not_clamped():
@@ -125,6 +185,15 @@ def test_spec_survives_a_round_trip(process):
         ({"request_rate": 1, "burstiness": 0}, "burstiness"),
         ({"request_rate": 1, "burstiness": "x"}, "burstiness"),
         ({"request_rate": 1, "rate": 2}, "rate"),
+        ({"kind": "weibull", "request_rate": 1}, "cv"),
+        ({"request_rate": 1, "shape": 0}, "shape"),
+        (
+            {"kind": "weibull", "request_rate": 1, "cv": 2, "shape": 1},
+            "exactly one of cv and shape",
+        ),
+        ({"kind": "weibull", "request_rate": 1, "cv": 101}, "cv"),
+        ({"request_rate": 1, "shape": 1e-4}, "shape"),
+        ({"kind": "hyperexponential", "request_rate": 1, "cv": 0.9}, "cv"),
         ({"kind": "poison", "request_rate": 1}, "poisson"),
         (True, "valid"),
         ("fast", "valid"),

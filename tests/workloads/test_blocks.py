@@ -1,7 +1,4 @@
-import importlib.util
-import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +6,6 @@ import pytest
 from workloads import Streams, Trace, get_preset, read_trace
 from workloads.blocks import BlockPreset, block_table
 
-ROOT = Path(__file__).parents[2]
 BLOCK_S = 12.0
 
 
@@ -34,13 +30,6 @@ def pairs(trace: Trace, rows: slice = slice(None)) -> list[tuple[int, int]]:
     return sorted(zip(prompts, outputs, strict=True))
 
 
-def waits(trace: Trace, seconds_per_token: float) -> np.ndarray:
-    """Waiting times in one server, first come first served (Lindley)."""
-    service = trace.prompt_tokens * seconds_per_token
-    walk = np.concatenate(([0.0], np.cumsum(service[:-1] - np.diff(trace.arrival_s))))
-    return walk - np.minimum.accumulate(walk)
-
-
 @pytest.mark.shared
 def test_every_block_keeps_its_count_and_its_pairs(preset, original):
     trace = preset.trace(streams=Streams(1))
@@ -55,39 +44,6 @@ def test_whole_preset_keeps_lengths_and_mean_rate(preset, original):
     trace = preset.trace(streams=Streams(2))
     assert pairs(trace) == pairs(original)
     assert preset.request_rate == pytest.approx(len(original) / original.span_s, rel=1e-9)
-
-
-@pytest.mark.shared
-def test_queueing_of_the_original_lies_within_the_spread_of_the_preset(preset, original):
-    """One server, work in proportion to the prompt, load 0.7: between the extremes of 20 draws."""
-    unit = 0.7 * original.span_s / original.prompt_tokens.sum()
-    figures = []
-    for replication in range(20):
-        sample = waits(preset.trace(streams=Streams(0, replication)), unit)
-        figures.append((sample.mean(), np.percentile(sample, 99)))
-    sample = waits(original, unit)
-    truth = np.array([sample.mean(), np.percentile(sample, 99)])
-    assert truth == pytest.approx([13.96, 92.3], abs=0.05)
-    assert np.all(np.min(figures, axis=0) <= truth)
-    assert np.all(truth <= np.max(figures, axis=0))
-
-
-@pytest.mark.shared
-def test_rebuilding_gives_the_shipped_bytes(traces):
-    path = ROOT / "scripts" / "build_presets.py"
-    spec = importlib.util.spec_from_file_location("build_presets", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    for name in script.PRESETS:
-        shipped = (script.DATA / f"{name}.json.bz2").read_bytes()
-        assert script.build(name, traces) == shipped
-
-
-def test_file_is_small_and_names_source_and_licence(preset):
-    assert len(preset._bytes) < 50_000
-    assert "Splitwise" in preset.source
-    assert preset.licence == "CC-BY-4.0"
-    assert "TIMESTAMP" not in json.dumps(preset._table)
 
 
 def test_no_order_is_left_in_the_file(preset):
@@ -137,3 +93,11 @@ def test_blocks_of_a_trace_cover_it_once():
     table = block_table(trace, 10.0, {})
     assert [block["duration_s"] for block in table["blocks"]] == [10.0, 10.0]
     assert [block["prompt_tokens"] for block in table["blocks"]] == [[3, 4], [1, 2]]
+
+
+def test_clients_stay_with_their_pairs():
+    trace = Trace([0.0, 1.0, 9.0], [4, 3, 2], [1, 1, 1], columns={"tenant": ["b", "a", "b"]})
+    table = block_table(trace, 10.0, {}, tenants=True)
+    assert table["tenants"] == ["a", "b"]
+    assert table["blocks"][0]["prompt_tokens"] == [2, 3, 4]
+    assert table["blocks"][0]["tenant"] == [1, 0, 1]

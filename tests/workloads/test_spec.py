@@ -105,7 +105,7 @@ def test_lenient_trace_drops_and_counts(write):
     ("data", "field"),
     [
         ({}, "arrivals"),
-        ({"kind": "closed"}, "synthetic"),
+        ({"kind": "half-open"}, "synthetic"),
         (SYNTHETIC | {"num_requests": 0}, "num_requests"),
         (SYNTHETIC | {"requests": 5}, "requests"),
         (SYNTHETIC | {"arrivals": {"request_rate": 0}}, "request_rate"),

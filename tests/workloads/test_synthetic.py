@@ -1,4 +1,7 @@
+import time
+
 import numpy as np
+import pytest
 
 from workloads import FixedLength, GammaArrivals, LognormalLength, Streams, UniformLength
 from workloads.synthetic import generate
@@ -41,6 +44,22 @@ def test_lengths_are_independent_of_arrivals_and_each_other():
     assert np.abs(correlations[np.triu_indices(3, 1)]).max() < 4 / np.sqrt(20_000)
 
 
-def test_provenance_names_the_seed():
-    notes = generate(ARRIVALS, PROMPTS, OUTPUTS, 5, Streams(5, 2)).provenance["notes"]
-    assert notes == {"seed": "5", "replication": "2"}
+def test_provenance_names_the_seed_and_what_was_asked_beside_what_was_drawn():
+    trace = generate(ARRIVALS, PROMPTS, OUTPUTS, 5, Streams(5, 2))
+    assert trace.provenance["notes"] == {
+        "seed": "5",
+        "replication": "2",
+        "request_rate": f"{5 / trace.arrival_s[-1]:.6g}, asked 3",
+        "prompt_tokens": f"mean {trace.prompt_tokens.mean():.6g}, asked 500",
+        "output_tokens": f"mean {trace.output_tokens.mean():.6g}, asked 100",
+    }
+
+
+@pytest.mark.slow
+def test_a_million_requests_are_drawn_in_a_second():
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        generate(ARRIVALS, PROMPTS, OUTPUTS, 1_000_000, Streams(5))
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1.0

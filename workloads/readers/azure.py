@@ -21,5 +21,5 @@ AZURE = CsvFormat(
     output_tokens="GeneratedTokens",
     make_time_reader=timestamps,
     ticks_per_s=1_000_000_000,
-    counts={"NumImages": "num_images"},
+    numbers={"NumImages": "num_images"},
 )

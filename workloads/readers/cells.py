@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+TimeReader = Callable[[str], float]
+
 _LARGEST = 2**31 - 1
 _WHOLE = re.compile(r"[+-]?\d+(\.0*)?", re.ASCII)
 _TIMESTAMP = re.compile(
@@ -125,6 +127,19 @@ def decimal(text: str) -> float:
     if number < 0:
         raise BadCell("negative", "a number of at least 0")
     return number
+
+
+def in_units(units_per_s: int) -> Callable[[], TimeReader]:
+    """Make a maker of readers of times that are plain numbers.
+
+    Examples
+    --------
+    >>> in_units(1000)()("1500")
+    1.5
+    """
+    if units_per_s == 1:
+        return lambda: decimal
+    return lambda: lambda text: decimal(text) / units_per_s
 
 
 def timestamps() -> Callable[[str], int]:

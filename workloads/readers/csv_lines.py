@@ -6,17 +6,30 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from workloads.errors import WorkloadError
+from workloads.readers.cells import BadCell
 
 
 def split(line: str) -> list[str]:
     """Split one line at its commas; quoted cells may hold commas.
+
+    Raises
+    ------
+    BadCell
+        Quotes that make no sense.
 
     Examples
     --------
     >>> split('1,"a,b"')
     ['1', 'a,b']
     """
-    return next(csv.reader([line])) if '"' in line else line.split(",")
+    if '"' not in line:
+        return line.split(",")
+    try:
+        return next(csv.reader([line]))
+    except csv.Error:
+        bad = BadCell("not CSV", "comma-separated values on one line")
+        bad.value = line
+        raise bad from None
 
 
 def locate(

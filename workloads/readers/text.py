@@ -1,4 +1,4 @@
-"""Text files of any size, plain or gzip, line by line, with a digest of what was read."""
+"""Text files of any size, plain, gzip or zstd, line by line, with a digest of what was read."""
 
 import gzip
 import zlib
@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, cast
 from workloads.errors import WorkloadError
 
 _GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _MARK: Final = b"\xef\xbb\xbf"
 _LONGEST_LINE: Final = 2**24
 _BLOCK: Final = 2**20
@@ -20,7 +21,7 @@ _BLOCK: Final = 2**20
 class TextFile:
     """A UTF-8 text file, opened anew for each pass.
 
-    Gzip is recognised by its first two bytes, not by the name. Lines may end in LF or CRLF,
+    Gzip and zstd are recognised by their first bytes, not by the name. Lines may end in LF or CRLF,
     the last one need not, and a byte order mark at the start is skipped. Memory does not
     grow with the file.
 
@@ -32,8 +33,8 @@ class TextFile:
     Raises
     ------
     WorkloadError
-        While reading: no such file, a directory, damaged gzip data, not UTF-8, or a line of
-        more than 16 MiB.
+        While reading: no such file, a directory, damaged compressed data, not UTF-8, or a
+        line of more than 16 MiB.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -58,6 +59,25 @@ class TextFile:
         """Return the first line that is not blank, or an empty string."""
         return next(self.lines(), (0, ""))[1]
 
+    def start(self, size: int = _BLOCK) -> bytes:
+        """Return the first bytes, uncompressed."""
+        return next(self._blocks(size), b"")
+
+    def text(self) -> str:
+        """Return the whole file: for formats that are one JSON document."""
+        raw = b"".join(self._blocks())
+        self.sha256 = sha256(raw).hexdigest()
+        return self._decode(0, raw)
+
+    def digest(self) -> str:
+        """Return the digest of all bytes, with another pass if no pass was complete."""
+        if self.sha256 is None:
+            total = sha256()
+            for block in self._blocks():
+                total.update(block)
+            self.sha256 = total.hexdigest()
+        return self.sha256
+
     def _whole_lines(self) -> Iterator[bytes]:
         """Yield the bytes of the file in pieces that end with a line."""
         rest = b""
@@ -71,10 +91,10 @@ class TextFile:
         if rest:
             yield rest
 
-    def _blocks(self) -> Iterator[bytes]:
+    def _blocks(self, size: int | None = None) -> Iterator[bytes]:
         try:
             with self._open() as stream:
-                yield from iter(lambda: stream.read(_BLOCK), b"")
+                yield from iter(lambda: stream.read(size or _BLOCK), b"")
         except FileNotFoundError:
             raise WorkloadError("no such file", path=self.path) from None
         except IsADirectoryError:
@@ -82,11 +102,17 @@ class TextFile:
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise WorkloadError(f"damaged gzip data: {error}", path=self.path) from None
         except OSError as error:
-            raise WorkloadError(f"cannot be read: {error.strerror}", path=self.path) from None
+            told = (
+                f"cannot be read: {error.strerror}" if error.strerror else f"damaged data: {error}"
+            )
+            raise WorkloadError(told, path=self.path) from None
 
     def _open(self) -> BinaryIO:
         stream = self.path.open("rb")
-        if stream.peek(2)[:2] != _GZIP:
+        magic = stream.peek(4)[:4]
+        if magic == _ZSTD:
+            return _open_zstd(stream)
+        if magic[:2] != _GZIP:
             return stream
         return cast(BinaryIO, BufferedReader(_OwningGzip(stream)))
 
@@ -112,3 +138,10 @@ class _OwningGzip(gzip.GzipFile):
     def close(self) -> None:
         super().close()
         self._below.close()
+
+
+def _open_zstd(stream: BinaryIO) -> BinaryIO:
+    """Return the uncompressed stream. pyarrow is slow to import and needed here only."""
+    import pyarrow as pa
+
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd"))

@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 
 from simulator.cost import GPUS, MODELS, load_profile
+from simulator.cost.layers import linear_shapes
 from simulator.cost.operators import gemm_s
 from simulator.cost.profile import DATA_DIRECTORY
 
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = ROOT.parent / "shared" / "kernels"
-SOURCE_KEYS = {gpu: "l40s" if gpu == "l40s" else f"{gpu}_sxm" for gpu in GPUS}
+SOURCE_KEYS = {gpu: f"{gpu}_sxm" for gpu in ("h100", "a100", "h200", "b200")} | {"l40s": "l40s"}
+FP8_GPUS = ("h100", "h200", "b200", "l40s")
 
 pytestmark = [
     pytest.mark.shared,
@@ -28,11 +30,13 @@ def test_the_shipped_profiles_are_what_the_script_makes_of_the_originals(tmp_pat
     subprocess.run(command, check=True, env=environment, capture_output=True)
     built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     shipped = {path.name: path.read_bytes() for path in DATA_DIRECTORY.glob("*.npz")}
-    assert sorted(built) == sorted(shipped) == sorted(f"{gpu}.npz" for gpu in GPUS)
+    names = [gpu.key for gpu in GPUS.values() if not gpu.scaled_from]
+    names += [f"{gpu}-fp8" for gpu in FP8_GPUS]
+    assert sorted(built) == sorted(shipped) == sorted(f"{name}.npz" for name in names)
     assert built == shipped
 
 
-@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("gpu", SOURCE_KEYS)
 @pytest.mark.parametrize("model_key", ["llama-3.1-8b", "llama-3.1-70b", "qwen3-32b"])
 def test_linear_layers_match_an_independent_interpolation(gpu: str, model_key: str) -> None:
     model, profile = MODELS[model_key], load_profile(gpu)
@@ -52,3 +56,15 @@ def test_linear_layers_match_an_independent_interpolation(gpu: str, model_key: s
         for column, (out_features, in_features) in shapes.items():
             times = gemm_s(profile, out_features, in_features, tokens) * 1e6
             assert times == pytest.approx(rows[column].to_numpy(), rel=1e-3)
+
+
+@pytest.mark.parametrize("gpu", FP8_GPUS)
+def test_fp8_linear_layers_match_an_independent_interpolation(gpu: str) -> None:
+    model, profile = MODELS["llama-3.1-8b"], load_profile(gpu, "fp8")
+    table = pd.read_csv(KERNELS / "derived" / "linear_us_by_model.csv.gz")
+    table = table[(table.gpu == SOURCE_KEYS[gpu]) & (table.gemm_dtype == "fp8")]
+    rows = table[(table.model == model.key) & (table.tp_size == 1)]
+    tokens = rows.num_tokens.to_numpy(dtype=np.float64)
+    for name, shape in linear_shapes(model, 1).items():
+        times = gemm_s(profile, *shape, tokens) * 1e6
+        assert times == pytest.approx(rows[f"{name}_us"].to_numpy(), rel=0.05)

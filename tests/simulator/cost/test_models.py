@@ -67,4 +67,4 @@ def test_another_head_size_is_scaled_and_noted() -> None:
     tables = compile_tables(profile, narrow, 1)
     assert tables.notes == ("attention of head size 128 stands for 64",)
     full = compile_tables(profile, MODELS["llama-3.1-8b"], 1)
-    assert tables.prefill[-1] == pytest.approx(full.prefill[-1] / 2, rel=0.01)
+    assert tables.prompts.alone[-1] == pytest.approx(full.prompts.alone[-1] / 2, rel=0.01)

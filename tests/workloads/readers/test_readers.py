@@ -128,9 +128,9 @@ def test_file_with_nothing_but_bad_rows_says_why(write):
             "TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens",
             "ContextTokens: expected the col",
         ),
-        ("num_prefill_tokens,num_decode_tokens,num_total_tokens", "column arrived_at: missing"),
+        ("arrived_at,num_prefill_tokens,tokens", "column num_decode_tokens: missing"),
         ("a,b,c", "expected the first line of a format out of azure, vidur"),
-        ('{"timestamp": 0, "input_length": 10}', "expected the first line of a format"),
+        ('{"time": 0, "length": 10}', "expected the first line of a format"),
         ("\x00\x01\x02", "expected the first line of a format"),
     ],
 )
@@ -141,7 +141,7 @@ def test_wrong_header_is_explained(write, header, told):
 def test_format_may_be_named(write):
     path = write(HEADER + FIRST)
     assert len(read_trace(path, "azure")) == 1
-    refused(path, "column arrived_at: missing", format="vidur")
+    refused(path, "column num_prefill_tokens: missing", format="vidur")
     refused(write("", "b.csv"), "no rows", format="vidur")
     with pytest.raises(WorkloadError, match="got 'azur', expected a format out of azure, vidur"):
         read_trace(path, "azur")

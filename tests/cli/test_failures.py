@@ -1,0 +1,149 @@
+"""Runs that go wrong: what is said, which code, and that nothing is left behind."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import FAST, PROGRAM, Command, environment
+
+POLICIES = '''
+from policies import ALL_RUNNING, Decision, Limits, Plan, Policy, PolicySpec, Trigger, View, Work
+
+
+class _Raises(Policy):
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        if view.now > 2:
+            raise ZeroDivisionError("no\\nidea")
+        return Decision()
+
+
+class _Greedy(Policy):
+    """Admits everybody, whatever fits."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        new = list(view.waiting)
+        if not new and not len(view.running):
+            return Decision()
+        chunks = tuple(Work(r.id, r.remaining) for r in new)
+        return Decision(Plan(ALL_RUNNING, chunks), tuple(r.id for r in new))
+
+
+class _Overdraws(_Greedy):
+    limits = Limits(max_num_batched_tokens=64)
+
+
+class _Sleeps(Policy):
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        return Decision()
+
+
+class _SaysNothing(Policy):
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        pass
+
+
+class Raises(PolicySpec):
+    def build(self):
+        return _Raises()
+
+
+class Greedy(PolicySpec):
+    def build(self):
+        return _Greedy()
+
+
+class Overdraws(PolicySpec):
+    def build(self):
+        return _Overdraws()
+
+
+class Sleeps(PolicySpec):
+    def build(self):
+        return _Sleeps()
+
+
+class SaysNothing(PolicySpec):
+    def build(self):
+        return _SaysNothing()
+
+
+class CannotBuild(PolicySpec):
+    pass
+'''
+
+WRONG = {
+    "Raises": [" s (", "waiting", "running", "ZeroDivisionError", "no"],
+    "Greedy": [" s (", "waiting", "running", "block"],
+    "Overdraws": [" s (", "waiting", "running", "64"],
+    "Sleeps": [" s (", "40 waiting, 0 running"],
+    "SaysNothing": [" s (", "returned None"],
+    "CannotBuild": ["CannotBuild has to define build()"],
+}
+"""Policy, and what the message has to name: the simulated time above all."""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """Return a folder with the module `wrong` of policies that misbehave."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "wrong.py").write_text(POLICIES)
+    return folder
+
+
+@pytest.mark.parametrize("policy", WRONG)
+def test_a_policy_that_misbehaves(
+    quick: Command, tmp_path: Path, module: Path, policy: str
+) -> None:
+    words = [*FAST, "--engine.num-blocks", "300", "--policy.kind", f"wrong:{policy}"]
+    outcome = quick("run", *words, "-o", "out", path=module)
+    message = outcome.message()
+    assert outcome.code == 3
+    assert [part for part in WRONG[policy] if part not in message] == [], message
+    assert [path.name for path in tmp_path.iterdir()] == ["modules"]
+
+
+def test_a_module_with_a_mistake_in_it(quick: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    outcome = quick("run", "--policy.kind", "broken:Mine", path=tmp_path)
+    assert "broken.py, line 1" in outcome.message()
+    assert outcome.code in (2, 3)
+
+
+def test_a_failed_run_leaves_an_existing_folder_alone(
+    quick: Command, tmp_path: Path, module: Path
+) -> None:
+    assert quick("run", *FAST, "-o", "out").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    words = ["run", *FAST, "--policy.kind", "wrong:Raises", "-o", "out", "--force"]
+    assert quick(*words, path=module).code == 3
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"modules", "out"}
+
+
+def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path: Path) -> None:
+    """The run would take minutes; the signal comes when its temporary folder appears."""
+    command = [PROGRAM, "run", "--policy.kind", "none", "--num-requests", "20000", "-o", "out"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (out, err.splitlines()[-1]) == ("", "batchlab: interrupted")
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,78 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.stats import (
+    min_samples,
+    overlap,
+    time_weighted_percentile,
+    weighted_mean_std,
+    weighted_percentile,
+)
+
+SAMPLES = st.lists(
+    st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), min_size=1, max_size=40
+).filter(lambda pairs: any(count for _, count in pairs))
+LEVELS = st.lists(st.floats(0, 100), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize(("percentile", "least"), [(90, 36), (95, 72), (99, 368), (99.9, 3688)])
+def test_a_percentile_needs_samples_on_both_sides(percentile: float, least: int) -> None:
+    assert min_samples(percentile) == min_samples(100 - percentile) == least
+    # A two-sided 95 % interval exists once "all samples lie below" has at most 2.5 %.
+    q = percentile / 100
+    assert q**least <= 0.025 < q ** (least - 1)
+
+
+@pytest.mark.parametrize("percentile", [0, 100, -1, 101, math.nan])
+def test_the_ends_are_no_percentiles(percentile: float) -> None:
+    with pytest.raises(ValueError, match="expected a number between 0 and 100"):
+        min_samples(percentile)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(SAMPLES, LEVELS)
+def test_weighted_percentiles_are_those_of_the_written_out_list(
+    pairs: list[tuple[float, int]], levels: list[float]
+) -> None:
+    values, counts = (np.array(column) for column in zip(*pairs, strict=True))
+    written_out = np.repeat(values, counts)
+    found = weighted_percentile(values, counts, np.array(levels))
+    assert found.tolist() == np.percentile(written_out, levels).tolist()
+    quantiles = scipy.stats.quantile(written_out, np.array(levels) / 100, method="linear")
+    np.testing.assert_allclose(found, quantiles, rtol=1e-9, atol=1e-9)
+
+
+def test_weights_of_a_billion_are_exact() -> None:
+    counts = np.array([10**9, 1, 10**9])
+    found = weighted_percentile(np.array([1.0, 2.0, 3.0]), counts, np.array([49.99, 50, 50.01]))
+    assert found.tolist() == [1.0, 2.0, 3.0]
+
+
+@settings(deadline=None, derandomize=True)
+@given(SAMPLES)
+def test_weighted_mean_and_deviation_are_those_of_the_written_out_list(
+    pairs: list[tuple[float, int]],
+) -> None:
+    values, counts = (np.array(column) for column in zip(*pairs, strict=True))
+    written_out = np.repeat(values, counts)
+    mean, std = weighted_mean_std(values, counts)
+    assert mean == pytest.approx(written_out.mean(), rel=1e-9, abs=1e-6)
+    assert std == pytest.approx(written_out.std(), rel=1e-6, abs=1e-6)
+
+
+def test_an_interval_counts_as_far_as_it_lies_in_the_window() -> None:
+    starts = np.array([0.0, 1.0, 2.5, 4.0, 0.0])
+    ends = np.array([1.0, 2.0, 3.5, 5.0, 9.0])
+    assert overlap(starts, ends, 1.5, 3.0).tolist() == [0.0, 0.5, 0.5, 0.0, 1.5]
+
+
+def test_a_time_weighted_percentile_is_not_exceeded_for_that_share_of_the_time() -> None:
+    values, durations = np.array([8.0, 1.0, 3.0]), np.array([1.0, 98.0, 1.0])
+    levels = (50, 97.9, 98.5, 99.5)
+    found = [time_weighted_percentile(values, durations, level) for level in levels]
+    assert found == [1.0, 1.0, 3.0, 8.0]
