@@ -197,6 +197,18 @@ def check_vllm(*files: Path) -> int:
     return GATE_FAILED if any(difference for _, difference in differences) else OK
 
 
+app.command(
+    "simulator.commands.sweep:sweep",
+    name="sweep",
+    help="Run a specification at every point of a grid, for several seeds.",
+)
+app.command(
+    "simulator.commands.cost:cost",
+    name="cost",
+    help="Take one step apart: the time of every term, and what bounds it.",
+)
+
+
 @app.command(name="list")
 def list_(
     what: Literal["policies", "routers", "workloads", "gpus", "models", "costs"],

@@ -2,12 +2,15 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from simulator.errors import UserError
+
 Location = Sequence[int | str]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> str:
@@ -31,6 +34,20 @@ def explain(error: ValidationError, where: str, model: type[BaseModel] | None = 
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     place = ": ".join(filter(None, (where, ".".join(filter(None, parts)))))
     return " ".join(f"{place}: {message}{more}".split())
+
+
+def validated(model: type[Model], data: object, where: str) -> Model:
+    """Return a validated model.
+
+    Raises
+    ------
+    UserError
+        One line: where, which value, what was expected.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise UserError(explain(error, where, model)) from None
 
 
 def nested(error: ValidationError, model: type[BaseModel]) -> PydanticCustomError:

@@ -1,8 +1,8 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
 from array import array
-from copy import copy
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,8 +1,8 @@
 """Results as text: the table of one run in the layout of vLLM's benchmark, and of several runs."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -240,6 +240,48 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return a line of a table: the first cell to the left, numbers to the right."""
     padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
     return "  ".join([cells[0].ljust(widths[0]), *padded[1:]])
+
+
+SWEEP = (
+    "realised_rate",
+    "request_throughput",
+    "output_throughput",
+    "p50_ttft_ms",
+    "p99_ttft_ms",
+    "p99_itl_ms",
+    "p99_e2el_ms",
+    "slo_attainment",
+    "busy_fraction",
+    "mean_batch_size",
+)
+"""Metrics in the printed table of a sweep."""
+
+
+def sweep_text(summary: "pd.DataFrame", axes: list[str]) -> str:
+    """Return one line a point: means over the seeds, with half-widths of 95 % intervals."""
+    from tabulate import tabulate
+
+    if not len(summary):
+        return "no run succeeded"
+    keys = list(dict.fromkeys(["policy", *axes]))
+    rows = [
+        [*(_plain_cell(row[key]) for key in keys), *(_with_half(row, name) for name in SWEEP)]
+        for row in summary.to_dict("records")
+    ]
+    return str(tabulate(rows, [*keys, *SWEEP], disable_numparse=True))
+
+
+def _plain_cell(value: object) -> str:
+    return "-" if value is None or value != value else str(value)
+
+
+def _with_half(row: Mapping[Hashable, Any], name: str) -> str:
+    value, high = row[name], row[f"{name}_ci_high"]
+    if value is None or value != value:
+        return "n/a"
+    digits = 2 if abs(value) < 100 else 0
+    half = "" if high is None or high != high else f" ± {high - value:.{digits}f}"
+    return f"{value:.{digits}f}{half}"
 
 
 def _cell(key: str, value: object) -> str:

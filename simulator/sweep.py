@@ -173,6 +173,25 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", 
     return pd.DataFrame(done), pd.DataFrame(failed)
 
 
+def write_tables(
+    folder: Path, done: "pd.DataFrame", failed: "pd.DataFrame", summary: "pd.DataFrame"
+) -> None:
+    """Write the runs, the failed ones and the summary of the points.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be written.
+    """
+    try:
+        done.to_parquet(folder / "runs.parquet", compression="zstd", index=False)
+        summary.to_csv(folder / "summary.csv", index=False)
+        if len(failed):
+            failed.to_parquet(folder / "failures.parquet", compression="zstd", index=False)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
 def summarise_points(frame: "pd.DataFrame", axes: Sequence[str]) -> "pd.DataFrame":
     """Return one row a point: mean over seeds of every metric, with a 95 % interval.
 
