@@ -438,6 +438,16 @@ class PolicySpec(BaseModel):
         """Return a new decision maker that has seen nothing yet."""
         raise NotImplementedError(f"{type(self).__name__} has to define build()")
 
+    def refusal(self, max_model_len: int | None) -> str | None:
+        """Return why the parameters contradict the context limit of a replica, or None.
+
+        Parameters
+        ----------
+        max_model_len : int or None
+            Largest number of prompt and output tokens of a request; None: no limit.
+        """
+        return None
+
 
 def by_name(value: object) -> object:
     """Let the bare name of a kind stand for the kind with its defaults.

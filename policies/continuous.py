@@ -1,8 +1,8 @@
 """The loop of continuous batching with a token budget; policies differ in a few small choices.
 
 A step serves the running requests in order of admission, then admits waiting ones. What can be
-exchanged: the order of the queue and the choice of a victim (`policies.orders`), and the budget of
-the step (`policies.budgets`).
+exchanged: the order of the queue and the choice of a victim (`policies.orders`), the budget of the
+step (`policies.budgets`), and whether decodes are served before prompts under way.
 
 Source: vLLM 0.32 `v1/core/sched/scheduler.py`, checked against recorded decisions.
 """
@@ -186,8 +186,9 @@ class Continuous(Policy):
 
     def _serve(self, view: View, step: _Step, kv: Scratch) -> None:
         """Serve the running requests one by one, preempting until the next one fits."""
-        gone = {request.id for request in step.preempted}
-        running = [request for request in view.running if request.id not in gone]
+        running = list(view.running)
+        for request in step.preempted:
+            running.remove(request)
         if self._rules.decodes_first:
             running.sort(key=self._turn)
         index = 0

@@ -80,7 +80,7 @@ class Sarathi(PolicySpec):
     decode). More decodes than the chunk leave nothing for prompts (the source computes with a
     negative rest). A request whose blocks exceed the cache less the watermark is rejected when its
     turn comes (the source waits for ever). The tail of a recomputation that is one token long
-    counts as a decode. One pipeline stage.
+    counts as a decode. One pipeline stage. Not modelled: prefix caching.
 
     Examples
     --------

@@ -24,6 +24,7 @@ from policies.base import (
     View,
     Work,
 )
+from policies.vllm_v1 import too_small
 
 
 class VllmV0(PolicySpec):
@@ -71,6 +72,10 @@ class VllmV0(PolicySpec):
     def build(self) -> Policy:
         """Return a new decision maker."""
         return _VllmV0(self)
+
+    def refusal(self, max_model_len: int | None) -> str | None:
+        """Return why prompts up to the context limit could not be served, or None."""
+        return too_small(self.max_num_batched_tokens, max_model_len)
 
 
 class _VllmV0(Policy):

@@ -54,17 +54,28 @@ class VllmV1(PolicySpec):
 
     1. Running requests in order of admission get `min(remaining, threshold, budget left)` tokens.
        When blocks run out, the last running request (by `order: priority`, the least urgent one)
-       is preempted until it fits; it will compute all its tokens again.
+       is preempted until it fits; it will compute all its tokens again. With `decodes_first`,
+       decodes come before prompts under way, in the order in which their prompts were done, and
+       the first request that gets nothing ends the round.
     2. Unless someone was preempted, waiting requests are admitted in order while budget,
        `max_num_seqs` and blocks allow; the first that does not fit ends the pass.
 
     Notes
     -----
     The watermark counts at admission only and is waived for an idle replica, as in the source.
-    Not modelled: speculative decoding, LoRA, encoder inputs, KV connectors.
+    Not modelled: speculative decoding, LoRA, encoder inputs, KV connectors. `decodes_first`,
+    budgets other than `fixed`, `sjf` and `edf` are not in vLLM; see their own sources.
 
     Examples
     --------
+    Earliest deadline first with the dynamic batch of vllm-ascend:
+
+    >>> spec = VllmV1(order="edf", budget={"kind": "ascend-table", "slo_ms": 50})
+    >>> spec.budget.decodes_first
+    True
+
+    Eight tokens a step:
+
     >>> from policies.testing import ScriptedView
     >>> decision = VllmV1(max_num_batched_tokens=8).build().decide(ScriptedView(waiting=[5, 10]))
     >>> decision.admit, [work.tokens for work in decision.plan.chunks]
@@ -128,6 +139,22 @@ class VllmV1(PolicySpec):
         limits = Limits(self.max_num_batched_tokens, self.max_num_seqs)
         budget = self.budget.build(self.max_num_batched_tokens)
         return Continuous(rules, limits, self.order.build(), budget)
+
+    def refusal(self, max_model_len: int | None) -> str | None:
+        """Return why prompts up to the context limit could not be served whole, or None."""
+        if self.enable_chunked_prefill:
+            return None
+        return too_small(self.max_num_batched_tokens, max_model_len)
+
+
+def too_small(budget: int | None, max_model_len: int | None) -> str | None:
+    """Return why a step that takes whole prompts is too small for the context limit, or None."""
+    if budget is None or max_model_len is None or budget >= max_model_len:
+        return None
+    return (
+        f"max_num_batched_tokens {budget} is below the context limit of {max_model_len} tokens, "
+        "and prompts are not cut"
+    )
 
 
 class OneAtATime(PolicySpec):

@@ -4,14 +4,13 @@ This is the plain stepper. It touches every request of every step and defines wh
 anything faster has to give the same times, to the last bit.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from math import inf, isfinite
-from typing import TypeVar
 
 from simpy.core import Environment
 from simpy.events import Event, Process
 
-from policies.base import Decision, KvOp, Mode, Plan, Policy, Release, Trigger
+from policies.base import Decision, Plan, Policy, Release, Trigger
 from simulator.clock import (
     DECIDE,
     END_OF_TIME,
@@ -26,13 +25,10 @@ from simulator.cost.base import CostModel, StepWork
 from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.kv_cache import BlockManager
 from simulator.observer import Observer, StepRecord
-from simulator.queues import RunningList, WaitingQueue
-from simulator.request import Request, State
+from simulator.replica import Replica
+from simulator.request import Request
 from simulator.rules import Listed, check_lists, expand, padded, step_work
 from simulator.swap import SwapSpace
-from simulator.view import LedgerView, Oracle, ReplicaView
-
-Answer = TypeVar("Answer")
 
 
 class Happened:
@@ -49,33 +45,8 @@ MAX_PLANLESS = 1000
 """Decisions in a row, at one moment, that move requests without planning a step."""
 
 
-class Engine:
-    """A replica and its SimPy process.
-
-    Parameters
-    ----------
-    env : simpy.Environment
-        Owns the clock.
-    policy : Policy
-        A fresh decision maker.
-    cost : CostModel
-        Gives the duration of a step in seconds.
-    kv : BlockManager
-        The KV ledger of this replica.
-    output_tokens : dict
-        Request number to its true output length; hidden from the policy.
-    max_model_len : int, optional
-        Largest number of prompt and output tokens of a request.
-    observers : sequence of Observer
-        Told what happens.
-    swap : SwapSpace, optional
-        Host memory for the blocks of swapped requests. None: as much as anyone wants, and copies
-        take no time.
-    """
-
-    request_type = Request
-    ledger_type = BlockManager
-    plans_ahead = False
+class Engine(Replica):
+    """A replica and its SimPy process; parameters as for `Replica`."""
 
     def __init__(
         self,
@@ -88,40 +59,10 @@ class Engine:
         observers: Sequence[Observer] = (),
         swap: SwapSpace | None = None,
     ) -> None:
-        self.waiting = WaitingQueue()
-        self.running = RunningList()
-        self.swapped = WaitingQueue()
-        self.kv = kv
-        self.swap = SwapSpace() if swap is None else swap
-        self._env = env
-        self._policy = policy
-        self._cost = cost
-        self._output_tokens = output_tokens
-        self._observers = tuple(observers)
-        self._watchers = tuple(
-            o for o in self._observers if type(o).on_decision is not Observer.on_decision
-        )
-        oracle = Oracle(output_tokens) if policy.needs_oracle else None
-        self._view = ReplicaView(
-            env,
-            self.waiting,
-            self.running,
-            self.swapped,
-            LedgerView(kv, self.swap, self._decode_growth),
-            self._context_tokens,
-            cost,
-            max_model_len,
-            oracle,
-            self.plans_ahead,
-        )
-        self._held: list[Request] = []
-        self._num_admissions = 0
+        super().__init__(env, policy, cost, kv, output_tokens, max_model_len, observers, swap)
         self._planless, self._planless_time = 0, -inf
-        self._copied_blocks = 0
         self._cancelled: list[int] = []
         self._happened = Happened.START
-        self._trigger = Trigger.START
-        self._wants_finish = type(policy).on_finish is not Policy.on_finish
         self._wants_submit = type(policy).on_submit is not Policy.on_submit
         self._asleep: Signal | None = None
         self._timer: At | None = None
@@ -148,10 +89,6 @@ class Engine:
         """Let a request go whose client went away, before the next decision."""
         self._cancelled.append(rid)
         self._notice(Happened.CANCEL)
-
-    def unfinished(self) -> list[Request]:
-        """Return the requests that are still here."""
-        return [*self._held, *self.running, *self.swapped, *self.waiting]
 
     def check_done(self) -> None:
         """Check that nothing was left behind when no event is due any more.
@@ -232,25 +169,6 @@ class Engine:
         if timer is self._timer:
             self._notice(Happened.TIMER)
 
-    def _ask(self, question: Callable[..., Answer], *args: object) -> Answer:
-        """Call the policy; whatever it raises ends the run with the circumstances."""
-        try:
-            return question(*args)
-        except RunError:
-            raise
-        except Exception as error:
-            raise RunError(self._where(f"the policy raised {error!r}")) from error
-        finally:
-            self.kv.rollback()
-
-    def _where(self, what: str) -> str:
-        name = type(self._policy).__name__.lstrip("_")
-        swapped = f", {len(self.swapped)} swapped" if len(self.swapped) else ""
-        return (
-            f"{name} at {self._env.now:.6f} s ({self._trigger.name}, {len(self.waiting)} waiting, "
-            f"{len(self.running)} running{swapped}): {what}"
-        )
-
     def _apply(self, decision: Decision, trigger: Trigger) -> Listed:
         """Check a decision and carry it out, up to the step itself."""
         self._copied_blocks = 0
@@ -290,96 +208,6 @@ class Engine:
         for request, tokens in work:
             self.kv.hold(request.id, request.computed + tokens)
         return work
-
-    def _decode_growth(self) -> int:
-        """Return the blocks that one more token for every running decode needs."""
-        return sum(self.kv.need(r, 1) for r in self.running if r.is_decode)
-
-    def _context_tokens(self) -> int:
-        """Return the tokens that all running decodes attend to in their next step."""
-        return sum(r.known for r in self.running if r.is_decode)
-
-    def _repeat(self, journal: Sequence[KvOp]) -> None:
-        """Do to the ledger what the policy tried, in the same order."""
-        for action, rid, tokens in journal:
-            request = self.running.get(rid) or self.waiting.get(rid)
-            if request is None:
-                raise RuleBroken(f"request {rid} is in the journal but not here")
-            if action == "hold":
-                self.kv.hold(rid, tokens)
-            elif action == "release":
-                self.kv.release(rid)
-            else:
-                request.computed = self.kv.take(request)
-                request.cached_tokens += request.computed
-
-    def _take(self, rid: int) -> Request:
-        request = self.waiting.pop(rid)
-        assert request is not None, "checked by check_lists"
-        return request
-
-    def _preempt(self, rid: int, mode: Mode) -> None:
-        request = self.running.get(rid)
-        assert request is not None, "checked by check_lists"
-        self._stop(request)
-        if mode is Mode.SWAP:
-            self._swap_out(request)
-        else:
-            request.drop()
-            self.waiting.push_front(request)
-
-    def _swap_out(self, request: Request) -> None:
-        """Copy the stored tokens of a preempted request to host memory."""
-        blocks = self.kv.blocks_for(request.computed)
-        self.swap.store(request.id, blocks)
-        self._copied_blocks += blocks
-        request.suspend()
-        self.swapped.push_front(request)
-
-    def _swap_in(self, rid: int) -> None:
-        """Copy the stored tokens of a request back and let it run again."""
-        request = self.swapped.pop(rid)
-        assert request is not None, "checked by check_lists"
-        self._copied_blocks += self.swap.fetch(rid)
-        self.kv.hold(rid, request.computed)
-        self._admit(request, 0)
-
-    def _copy_time(self) -> float:
-        """Return how long the copies of the last decision take, seconds on the grid."""
-        return up_to_grid(self._copied_blocks * self.swap.block_time)
-
-    def _stop(self, request: Request) -> None:
-        """Take a request out of the running list; it keeps no blocks."""
-        self.running.remove(request)
-        if self.kv.held(request):
-            self.kv.release(request.id)
-
-    def _abort(self, rid: int) -> None:
-        request = self.running.get(rid)
-        if request is not None:
-            self._stop(request)
-        elif rid in self.swapped:
-            request = self.swapped.pop(rid)
-            self.swap.drop(rid)
-        else:
-            request = self.waiting.pop(rid)
-        if request is not None:  # else it has left by itself
-            request.state = State.ABORTED
-            self._leave(request)
-        if self._held and not len(self.running):  # the others of its batch are done
-            self._release_batch()
-
-    def _admit(self, request: Request, reserve: int) -> None:
-        request.state = State.RUNNING
-        request.order = self._num_admissions = self._num_admissions + 1
-        self.running.append(request)
-        if reserve:
-            self.kv.hold(request.id, reserve)
-
-    def _turn_away(self, request: Request, reason: str) -> None:
-        request.state = State.REJECTED
-        request.reject_reason = reason
-        self._leave(request)
 
     def _begin(self, listed: Listed, decision: Decision) -> float:
         """Start the step; return when it ends."""
@@ -435,75 +263,3 @@ class Engine:
         if plan.release is Release.PER_REQUEST:
             self._deliver(delivered, {})
         self._retire([r for r in delivered if self._is_complete(r)], plan)
-
-    def _compute(self, listed: Listed) -> list[Request]:
-        """Store the tokens of a step; return the requests that got a new one out of it."""
-        sampled: list[Request] = []
-        for request, tokens in listed:
-            request.compute(tokens)
-            if request.computed == request.known:
-                request.generated += 1
-                request.known += 1
-                self.kv.learn(request)
-                sampled.append(request)
-        self.running.refresh()
-        return sampled
-
-    def _is_complete(self, request: Request) -> bool:
-        return request.generated == self._output_tokens[request.id]
-
-    def _deliver(self, requests: Sequence[Request], gaps: dict[float, int]) -> None:
-        """Hand one new token of each request to its client; `gaps` holds those of others."""
-        now = self._env.now
-        for request in requests:
-            if request.last_token is None:
-                request.first_token = now
-            else:
-                gap = now - request.last_token
-                gaps[gap] = gaps.get(gap, 0) + 1
-            request.last_token = now
-        if gaps:
-            self._tell_gaps(now, gaps)
-
-    def _tell_gaps(self, now: float, gaps: dict[float, int]) -> None:
-        for observer in self._observers:
-            observer.on_gaps(now, gaps)
-
-    def _retire(self, complete: Sequence[Request], plan: Plan) -> None:
-        """Let requests go that have all their tokens, or hold them until their batch is done."""
-        for request in complete:
-            if request.state is State.WAITING:  # preempted with its last token in flight
-                self.waiting.pop(request.id)
-            else:
-                self.running.remove(request)
-            if plan.release is Release.PER_BATCH:
-                request.state = State.HELD
-                self._held.append(request)
-            else:
-                self._finish(request)
-        if self._held and not len(self.running):
-            self._release_batch()
-
-    def _release_batch(self) -> None:
-        """Hand all tokens of a finished batch to the clients at once."""
-        now = self._env.now
-        batch, self._held = self._held, []
-        at_once = sum(request.generated - 1 for request in batch)
-        if at_once:
-            self._tell_gaps(now, {0.0: at_once})
-        for request in batch:
-            request.first_token = request.last_token = now
-            self._finish(request)
-
-    def _finish(self, request: Request) -> None:
-        request.state = State.FINISHED
-        if self.kv.held(request):
-            self.kv.release(request.id)
-        self._leave(request)
-
-    def _leave(self, request: Request) -> None:
-        request.finish = self._env.now
-        for observer in self._observers:
-            observer.on_leave(request, self._env.now)
-        if self._wants_finish:
-            self._ask(self._policy.on_finish, request, self._view)

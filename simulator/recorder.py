@@ -7,7 +7,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.base import Decision, Trigger
+from policies.base import Decision, Mode, Trigger
 from simulator.clock import TICKS_PER_SECOND
 from simulator.observer import Observer, StepRecord
 from simulator.request import Request, State
@@ -29,6 +29,7 @@ REQUEST_COLUMNS = {
     "recomputed_tokens": np.int64,
     "cached_tokens": np.int64,
     "num_preemptions": np.int64,
+    "num_swaps": np.int64,
     "priority": np.int64,
     "tenant": np.str_,
     "state": np.str_,
@@ -171,6 +172,7 @@ class TableRecorder(Observer):
             request.recomputed_tokens,
             request.cached_tokens,
             request.preemptions,
+            request.swaps,
             request.priority,
             request.tenant,
             request.state.value if left else "unfinished",
@@ -218,7 +220,9 @@ class DecisionLog(Observer):
     ) -> None:
         """Write one line for a decision that is not empty."""
         parts = [f"reject {rid}" for rid, _ in decision.reject]
-        parts += [f"preempt {rid}" for rid, _ in decision.preempt]
+        words = {Mode.RECOMPUTE: "preempt", Mode.SWAP: "swap out"}
+        parts += [f"{words[mode]} {rid}" for rid, mode in decision.preempt]
+        parts += [f"swap in {rid}" for rid in decision.swap_in]
         parts += [f"admit {rid}" for rid in decision.admit]
         if work:
             parts.append("| " + " ".join(f"{rid}:{tokens}" for rid, tokens in work))

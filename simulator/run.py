@@ -18,6 +18,7 @@ from simulator.prefix_cache import PrefixLedger
 from simulator.recorder import TableRecorder, merge_tables
 from simulator.result import Result
 from simulator.spec import RunSpec
+from simulator.swap import SwapSpace
 from workloads.errors import WorkloadError
 from workloads.streams import Streams
 from workloads.trace import Trace
@@ -69,6 +70,9 @@ def simulate(
     50
     """
     num_blocks, max_model_len = machine_limits(spec)
+    refusal = spec.policy.refusal(max_model_len)
+    if refusal is not None:
+        raise UserError(f"policy: {refusal}")
     try:
         streams = Streams(spec.seed, replication)
         source = spec.workload.source(streams, max_model_len)
@@ -145,8 +149,19 @@ def _replica(
         output_tokens,
         max_model_len,
         (recorder, *observers),
+        swap_space(spec),
     )
     return _Replica(engine, recorder, cost)
+
+
+def swap_space(spec: RunSpec) -> SwapSpace:
+    """Return the host memory of a replica; without a GPU it is unlimited and costs no time."""
+    engine, cost = spec.engine, spec.cost
+    if not isinstance(cost, TableSpec):
+        return SwapSpace()
+    block_bytes = engine.block_size * cost.find_model().kv_bytes_per_token(cost.tp)
+    num_blocks = int(engine.swap_space_gib * 2**30 // block_bytes)
+    return SwapSpace(num_blocks, block_bytes / (engine.swap_bandwidth_gb_per_s * 1e9))
 
 
 def engine_type_of(spec: RunSpec, stepper: Literal["fast", "reference"]) -> type[Engine]:

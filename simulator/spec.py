@@ -45,6 +45,10 @@ class EngineSpec(Section):
     """Keep full KV blocks for requests that begin with the same tokens (vLLM: on)."""
     async_scheduling: bool = False
     """Plan a step before the tokens of the step before are known (vLLM on GPUs: on)."""
+    swap_space_gib: float = Field(4.0, ge=0, allow_inf_nan=False)
+    """Host memory for swapped KV blocks, GiB; it matters to policies that swap."""
+    swap_bandwidth_gb_per_s: float = Field(25.0, gt=0, allow_inf_nan=False)
+    """Speed of copies between host and GPU, 1e9 bytes per second; for the table cost only."""
     num_replicas: int = Field(1, ge=1)
     """Equal replicas, each with its own policy, KV cache and machine."""
     router: AnyRouter = RoundRobin()

@@ -1,7 +1,7 @@
 """What a policy sees of its replica: read-only windows on the engine's lists of record."""
 
 from collections.abc import Callable, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from typing import Protocol
 
 from policies.base import RequestView
@@ -77,11 +77,14 @@ class Oracle:
 def step_timer(cost: CostModel) -> Callable[[StepWork], float]:
     """Return what tells how long a step is expected to take, without a trace in the run.
 
-    A model that draws or counts has a method `expected_time(work)`: the mean, nothing drawn,
-    nothing counted. Any other is asked through a copy.
+    A model may have a method `expected_time(work)`: the mean, nothing drawn, nothing counted. Any
+    other is asked through a copy, with its own count, and with its own stream if it draws.
     """
     expected: Callable[[StepWork], float] | None = getattr(cost, "expected_time", None)
-    return copy(cost).step_time if expected is None else expected
+    if expected is not None:
+        return expected
+    repeats = getattr(cost, "supports_runs", False)
+    return (copy(cost) if repeats else deepcopy(cost)).step_time
 
 
 class ReplicaView:
@@ -90,6 +93,7 @@ class ReplicaView:
     __slots__ = (
         "_clock",
         "_context_tokens",
+        "_cost",
         "_step_timer",
         "kv",
         "max_model_len",
@@ -115,7 +119,8 @@ class ReplicaView:
     ) -> None:
         self._clock = clock
         self._context_tokens = context_tokens
-        self._step_timer = step_timer(cost)
+        self._cost = cost
+        self._step_timer: Callable[[StepWork], float] | None = None
         self.waiting = waiting
         self.running = running
         self.swapped = swapped
@@ -138,5 +143,7 @@ class ReplicaView:
         self, num_decodes: int, context_tokens: int, chunks: Sequence[tuple[int, int]] = ()
     ) -> float:
         """Return how long a step is expected to take, in seconds, swapping aside."""
+        if self._step_timer is None:
+            self._step_timer = step_timer(self._cost)
         rows = num_decodes + len(chunks)
         return self._step_timer(StepWork(num_decodes, context_tokens, tuple(chunks), rows, rows))

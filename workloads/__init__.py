@@ -4,6 +4,9 @@ Laws of arrivals and lengths, traces in the formats of their publishers, and nam
 reproducible from one seed. Nothing here knows of policies or of the simulation.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from workloads.arrival_spec import ARRIVALS, ArrivalSpec
 from workloads.arrivals import (
     ArrivalProcess,
@@ -50,6 +53,32 @@ from workloads.trace_spec import TraceWorkload
 from workloads.turns import TurnSource
 from workloads.windows import WindowedArrivals
 
+if TYPE_CHECKING:
+    from workloads.character import Characterisation, characterise
+    from workloads.fitting import WorkloadFit, fit_workload
+    from workloads.imports import from_aiperf, from_guidellm
+    from workloads.readers.summarise import summarise
+    from workloads.writers import write_trace
+
+_LAZY = {
+    "Characterisation": "workloads.character",
+    "WorkloadFit": "workloads.fitting",
+    "characterise": "workloads.character",
+    "fit_workload": "workloads.fitting",
+    "from_aiperf": "workloads.imports",
+    "from_guidellm": "workloads.imports",
+    "summarise": "workloads.readers.summarise",
+    "write_trace": "workloads.writers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is seldom needed when it is asked for."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "ARRIVALS",
     "CAPS",
@@ -65,6 +94,7 @@ __all__ = [
     "CapSpec",
     "CappedSource",
     "Chains",
+    "Characterisation",
     "Client",
     "ClientsWorkload",
     "ClosedWorkload",
@@ -107,9 +137,16 @@ __all__ = [
     "WeibullArrivals",
     "WindowedArrivals",
     "WorkloadError",
+    "WorkloadFit",
     "WorkloadSpec",
+    "characterise",
+    "fit_workload",
+    "from_aiperf",
+    "from_guidellm",
     "get_preset",
     "parse_workload",
     "read_clients",
     "read_trace",
+    "summarise",
+    "write_trace",
 ]

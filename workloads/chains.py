@@ -1,5 +1,6 @@
 """Prefix chains: which blocks a prompt consists of, so that equal beginnings can be reused."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Self
@@ -174,3 +175,37 @@ def reusable_tokens(
         hits[row] = run * chains.block_size
         seen.update(chain)
     return np.minimum(hits, prompt_tokens)
+
+
+def lru_hit_blocks(chains: Chains, capacity: int) -> int:
+    """Return the blocks found in a cache of so many blocks that drops the least recently used.
+
+    Rules: a leading run of each chain is found; then the whole chain is stored, in order, and
+    counts as used. A last block that is not full is treated like the others.
+
+    Parameters
+    ----------
+    chains : Chains
+        The chains, in order of arrival.
+    capacity : int
+        Blocks that the cache holds, 1 or more.
+
+    Examples
+    --------
+    >>> chains = Chains.of([(1, 2), (1, 3), (1, 2)], block_size=10)
+    >>> lru_hit_blocks(chains, 3), lru_hit_blocks(chains, 2)
+    (3, 2)
+    """
+    if capacity < 1:
+        raise WorkloadError("expected a capacity of at least 1", value=capacity)
+    cache: OrderedDict[int, None] = OrderedDict()
+    hits = 0
+    for row in range(len(chains)):
+        chain = chains[row]
+        hits += next((at for at, block in enumerate(chain) if block not in cache), len(chain))
+        for block in chain:
+            cache[block] = None
+            cache.move_to_end(block)
+            if len(cache) > capacity:
+                cache.popitem(last=False)
+    return hits

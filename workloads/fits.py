@@ -154,7 +154,7 @@ def _mixture(x: FloatArray) -> Law:
 
     def cdf(v: FloatArray) -> FloatArray:
         parts = [w[i] * _normal((np.log(v) - mu[i]) / sigma[i]) for i in range(2)]
-        return parts[0] + parts[1]
+        return np.asarray(parts[0] + parts[1], np.float64)
 
     return "two lognormals", found, cdf
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_WIDTH = 22
+_WIDTH = 28
 
 
 def characterisation_text(found: Mapping[str, Any]) -> str:

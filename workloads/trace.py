@@ -292,10 +292,7 @@ class Trace:
         return to_requests(self.table(), self.chains)
 
     def content_hash(self) -> str:
-        """Return the SHA-256 of everything that reaches the requests, as hexadecimal digits.
-
-        Traces with the same hash yield the same requests, whatever their provenance.
-        """
+        """Return the SHA-256 of all that reaches the requests, as hexadecimal digits."""
         return digest(self.table(), self.chains)
 
     def __repr__(self) -> str:

@@ -164,6 +164,10 @@ class ExponentialCost:
             total += self._draw()
         return self._mean * total
 
+    def expected_time(self, work: StepWork) -> float:
+        """Return the mean duration of such a step, seconds; nothing is drawn."""
+        return self._mean * (work.num_rows if self._per_request else 1)
+
 
 class EmpiricalCost:
     """A step takes one of a list of times, drawn with given probabilities.
@@ -192,11 +196,16 @@ class EmpiricalCost:
         check_distribution(values_s, probs)
         self._values = [_positive("values_s", value) for value in values_s]
         self._bounds = list(accumulate(probs))[:-1]
+        self._mean = sum(value * chance for value, chance in zip(values_s, probs, strict=True))
         self._draw = rng.random
 
     def step_time(self, work: StepWork) -> float:
         """Return the duration of the step, seconds."""
         return self._values[bisect_right(self._bounds, self._draw())]
+
+    def expected_time(self, work: StepWork) -> float:
+        """Return the mean duration of a step, seconds; nothing is drawn."""
+        return self._mean
 
 
 def check_distribution(values: Sequence[float], probs: Sequence[float]) -> None:

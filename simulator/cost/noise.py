@@ -1,5 +1,6 @@
 """Run-to-run noise: every step takes a little more or less than the model says."""
 
+from copy import copy
 from math import exp, log, sqrt
 from statistics import NormalDist
 
@@ -55,6 +56,10 @@ class NoisyCost:
     def step_time(self, work: StepWork) -> float:
         """Return the duration of the step, seconds."""
         return self.model.step_time(work) * self._factors[self._draw(NUM_FACTORS)]
+
+    def expected_time(self, work: StepWork) -> float:
+        """Return the mean duration of such a step, seconds; nothing is drawn or counted."""
+        return copy(self.model).step_time(work)
 
 
 def noise_factors(cv: float) -> list[float]:

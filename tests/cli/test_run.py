@@ -3,15 +3,17 @@
 import gzip
 import hashlib
 import json
+import pty
 import resource
 import shlex
+import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from simulator import RunSpec
-from tests.cli.process import FAST, Command
+from tests.cli.process import FAST, PROGRAM, Command, environment
 
 WINDOW = """\
 policy: {kind: window-pull, max_batch_size: 4, max_wait_ms: 5}
@@ -138,6 +140,23 @@ def test_no_escape_sequences_and_no_progress_bar_outside_a_terminal(quick: Comma
     outcome = quick("run", *FAST)
     assert "\x1b" not in outcome.out + outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
+    reader, terminal = pty.openpty()
+    with open(reader, "rb", buffering=0) as screen, open(terminal, "wb") as stderr:
+        subprocess.run(
+            [PROGRAM, "run", *FAST],
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            cwd=tmp_path,
+            env=environment(),
+            check=True,
+        )
+        shown = screen.read(65_536).decode()
+    assert "run: " in shown
+    assert "req" in shown
+    assert shown.rstrip().splitlines()[-1].lstrip().startswith("Simulated in ")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -127,3 +128,34 @@ def test_the_tests_and_notebooks_are_no_packages() -> None:
     """An editable install puts the repository on the path; these must not become importable."""
     assert list((ROOT / "tests").rglob("__init__.py")) == []
     assert list((ROOT / "notebooks").rglob("__init__.py")) == []
+
+
+CFF_KEYS = {
+    *("cff-version", "message", "title", "authors", "type", "abstract", "version", "license"),
+    *("keywords", "references"),
+}
+CFF_REFERENCE_KEYS = {"type", "title", "authors", "collection-title", "year", "notes"}
+
+
+def test_the_citation_file_is_valid() -> None:
+    """Required keys and types of the Citation File Format 1.2.0, and no others than ours."""
+    found = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert found["cff-version"] == "1.2.0"
+    assert set(found) == CFF_KEYS
+    assert found["type"] == "software"
+    assert found["title"] == PROJECT["name"]
+    assert found["version"] == PROJECT["version"]
+    assert found["license"] == PROJECT["license"]
+    assert all(set(author) == {"name"} for author in found["authors"])
+    for reference in found["references"]:
+        assert set(reference) == CFF_REFERENCE_KEYS
+        assert all(set(a) == {"family-names", "given-names"} for a in reference["authors"])
+        assert isinstance(reference["year"], int)
+
+
+def test_the_changelog_has_the_version_and_its_headings() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = text.split("\n## ")[1]
+    assert newest.split()[0] in (PROJECT["version"], "Unreleased")
+    headings = re.findall(r"^### (.+)$", newest, re.MULTILINE)
+    assert set(headings) <= {"Added", "Changed", "Fixed", "Results change"}

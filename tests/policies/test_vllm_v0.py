@@ -1,9 +1,22 @@
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from policies import ALL_RUNNING, Decision, Limits, Mode, OneAtATime, Release, Static, VllmV0, Work
+from policies import (
+    ALL_RUNNING,
+    Decision,
+    Limits,
+    Mode,
+    OneAtATime,
+    Release,
+    Static,
+    VllmV0,
+    VllmV1,
+    Work,
+)
 from policies.testing import ScriptedRequest, ScriptedView
 from simulator.testing import check_policy
 from tests.properties.runs import spec_of, trace
@@ -210,6 +223,18 @@ def test_limits_leave_room_for_decodes_beyond_the_budget():
 def test_nonsense_parameters_are_refused(parameters):
     with pytest.raises(ValidationError):
         VllmV0(**parameters)
+
+
+@pytest.mark.parametrize("spec", [VllmV0, partial(VllmV1, enable_chunked_prefill=False)])
+def test_whole_prompts_up_to_the_context_limit_have_to_fit_a_step(spec):
+    assert spec(max_num_batched_tokens=512).refusal(513) == (
+        "max_num_batched_tokens 512 is below the context limit of 513 tokens, and prompts are not "
+        "cut"
+    )
+    assert spec(max_num_batched_tokens=512).refusal(512) is None
+    assert spec(max_num_batched_tokens=512).refusal(None) is None
+    assert VllmV0().refusal(10**6) is None
+    assert VllmV1(max_num_batched_tokens=512).refusal(513) is None
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

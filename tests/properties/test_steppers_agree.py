@@ -65,7 +65,6 @@ PARAMETERS = {
         "n_slots": st.sampled_from([None, 20, 45]),
     },
     "vllm-v0": {
-        "max_num_batched_tokens": st.sampled_from([None, 40, 90]),
         "max_num_seqs": st.integers(1, 8),
         "watermark": st.sampled_from([0.01, 0.2]),
         "scheduler_delay_factor": st.sampled_from([0, 0.5, 3]),

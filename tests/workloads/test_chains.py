@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from workloads import Trace, WorkloadError
-from workloads.chains import Chains, reusable_tokens
+from workloads.chains import Chains, lru_hit_blocks, reusable_tokens
 
 CHAINS = Chains.of([(1, 2, 3), (), (1, 2), (1, 5, 6, 7)], block_size=32)
 
@@ -44,6 +44,15 @@ def test_other_block_sizes_are_refused(size):
 def test_only_whole_blocks_of_a_leading_run_are_reused():
     chains = Chains.of([(1, 2), (1, 2), (3, 2), ()], block_size=10)
     assert reusable_tokens(chains, np.array([20, 19, 20, 7])).tolist() == [0, 10, 0, 0]
+
+
+def test_a_cache_that_holds_everything_finds_what_an_infinite_one_does():
+    chains = Chains.of([(1, 2, 3), (1, 2), (1, 4), (1, 2, 3)], block_size=1)
+    infinite = reusable_tokens(chains, chains.lengths).sum()
+    assert lru_hit_blocks(chains, 100) == infinite
+    assert lru_hit_blocks(chains, 1) == 0
+    with pytest.raises(WorkloadError, match="capacity"):
+        lru_hit_blocks(chains, 0)
 
 
 @pytest.mark.parametrize(

@@ -31,3 +31,9 @@ def test_value_out_of_range_is_refused_by_name(field, value):
     row = {"id": 5, "arrival": 0.0, "prompt_tokens": 10, "output_tokens": 7} | {field: value}
     with pytest.raises(WorkloadError, match=f"{field} of request 5"):
         RequestSpec(**row)
+
+
+def test_a_chain_needs_a_block_size():
+    assert RequestSpec(0, 0.0, 10, 7, block_ids=(1,), id_block_size=16).block_ids == (1,)
+    with pytest.raises(WorkloadError, match="id_block_size of request 0"):
+        RequestSpec(0, 0.0, 10, 7, block_ids=(1,))

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -104,3 +106,31 @@ def test_capped_client_sends_the_next_request_when_one_finishes(path):
     assert [(r.id, r.arrival) for r in source.on_finish(1, 1.25)] == [(2, 2.0)]
     assert [(r.id, r.arrival) for r in source.on_finish(0, 7.5)] == [(3, 7.5)]
     assert len(source.table) == 20
+
+
+def test_closed_turns_wait_for_the_answer(path):
+    workload = parse_workload({"path": path, "turns": "closed"})
+    with pytest.raises(WorkloadError, match="arrivals depend on completions"):
+        workload.build(Streams(1))
+    source = workload.source(Streams(1))
+    assert [request.id for request in source.start()] == list(range(0, 20, 2))
+    assert [(r.id, r.arrival) for r in source.on_finish(0, 4.5)] == [(1, 4.5)]
+    with pytest.raises(ValidationError, match="max_concurrency"):
+        parse_workload({"path": path, "turns": "closed", "max_concurrency": 2})
+
+
+def test_conversations_without_a_clock_get_starts_and_keep_think_times(write, tmp_path):
+    entries = [
+        {"t": 0, "in": 100, "out": 5, "hash_ids": [1]},
+        {"t": 9, "in": 200, "out": 5, "hash_ids": [1, 2, 3], "think_time": 4.0},
+    ]
+    for name in "abc":
+        document = {"block_size": 64, "hash_id_scope": "local", "requests": entries}
+        write(json.dumps(document), f"{name}.json")
+    data = {"path": tmp_path, "arrivals": {"kind": "deterministic", "request_rate": 0.1}}
+    source = parse_workload(data | {"turns": "closed"}).source(Streams(1))
+    first = source.start()
+    assert [request.arrival for request in first] == [10.0, 20.0, 30.0]
+    (second,) = source.on_finish(first[0].id, 12.5)
+    assert (second.arrival, second.prompt_tokens, second.turn) == (16.5, 200, 1)
+    assert second.block_ids[0] == first[0].block_ids[0]

@@ -29,6 +29,7 @@ KNOWN: Final[Mapping[str, str]] = {
 
 _LENGTHS: Final = ("prompt_tokens", "output_tokens")
 _GENERIC_BLOCK: Final = 16
+"""Block size where a row does not say ``id_block_size``, as files of this package do."""
 
 
 def column_map(options: ReadOptions) -> dict[str, str]:
@@ -131,13 +132,16 @@ class _Objects(Dialect):
         self._ready = True
         self.rows.timed = lookup(row, self._names["arrival"]) is not None
         chained = lookup(row, self._names["hash_ids"]) is not None
+        own = row.get("id_block_size")
+        block_size = own if type(own) is int else _GENERIC_BLOCK
         self.rows.declare(
             numbers=["max_tokens", "priority"],
             texts=["tenant"],
-            block_size=_GENERIC_BLOCK if chained else 0,
+            block_size=block_size if chained else 0,
         )
         if chained:
-            self._chain = ChainCheck(self._names["hash_ids"], self.rows.block_size)
+            size, key = self.rows.block_size, self._names["hash_ids"]
+            self._chain = ChainCheck(key, size, short=block_size == own)
 
     def end(self) -> None:
         if self._labels:

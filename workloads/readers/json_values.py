@@ -132,15 +132,24 @@ class ChainCheck:
         Whether an id belongs to one depth only.
     partial : bool, default True
         Whether a last block that the prompt fills in part has an id, too.
+    short : bool, default False
+        Whether a chain may end before its prompt does.
     """
 
     def __init__(
-        self, key: str, block_size: int, *, prefix_hashes: bool = True, partial: bool = True
+        self,
+        key: str,
+        block_size: int,
+        *,
+        prefix_hashes: bool = True,
+        partial: bool = True,
+        short: bool = False,
     ) -> None:
         self.key = key
         self.block_size = block_size
         self.trimmed = 0
         self._partial = partial
+        self._short = short
         self._depths: dict[int, int] | None = {} if prefix_hashes else None
 
     def __call__(self, row: Json, prompt: int) -> list[int]:
@@ -159,7 +168,7 @@ class ChainCheck:
             raise _bad("not block ids", "a list of whole numbers of at least 0", self.key, ids)
         most = -(-prompt // self.block_size)
         needed = most if self._partial else prompt // self.block_size
-        if len(ids) < needed:
+        if len(ids) < needed and not self._short:
             expected = f"{needed} blocks of {self.block_size} for {prompt} tokens, not {len(ids)}"
             raise _bad("too few blocks", expected, self.key, ids)
         self.trimmed += len(ids) > most

@@ -137,10 +137,8 @@ class Rows:
 
         Raises
         ------
-        BadCell
-            Strict, and the time lies before that of the row above.
-        Enough
-            No further row is wanted.
+        BadCell, Enough
+            Strict, and the time lies before that of the row above; no further row is wanted.
         """
         if ordered:
             if time < self._last:
@@ -200,10 +198,8 @@ class Rows:
 
         Raises
         ------
-        WorkloadError
-            Strict: names file, line, column, value and what was expected.
-        Enough
-            No further row is wanted.
+        WorkloadError, Enough
+            Strict: names file, line, column, value, expectation; no further row is wanted.
         """
         self._stop_if_full()
         if self.options.strict:
@@ -235,13 +231,6 @@ class Rows:
 
     def trace(self, sha256: str | None, format_name: str) -> Trace:
         """Sort, move the first arrival to 0 s and return what was kept.
-
-        Parameters
-        ----------
-        sha256 : str or None
-            Digest of the file.
-        format_name : str
-            Name of the format it was read as.
 
         Raises
         ------

@@ -312,3 +312,21 @@ def test_aiperf_records(write):
 )
 def test_format_is_found_by_content(write, content, name):
     assert detect_format(write(content)) == name
+
+
+def test_bad_requests_of_results_are_told_or_dropped(write):
+    lists = {"input_lens": [5, 0, 6], "output_lens": [2, 3, -1], "start_times": [1.0, 2.0, 3.0]}
+    path = write(json.dumps(lists))
+    refused(path, r"line 2, column request 2 \(prompt\): got '0'")
+    account = read_trace(path, strict=False).provenance
+    assert sum(account["dropped"].values()) == 2
+    refused(write('{"input_lens": [1'), "expected a JSON object")
+    assert len(read_trace(write(json.dumps(lists | {"input_lens": [5, 1, 6]})), max_rows=2)) == 2
+    errored = {"requests": {"successful": [{"start_time": "x"}]}}
+    refused(write(json.dumps({"benchmarks": [errored]})), r"successful request 1 \(time\)")
+
+
+def test_aiperf_times_may_be_floats(write):
+    sizes = {"input_sequence_length": {"value": 5}, "output_sequence_length": {"value": 6}}
+    rows = [{"metadata": {"request_start_ns": t}, "metrics": sizes} for t in (0.0, 2.5e9)]
+    assert read_trace(write(lines(*rows))).arrival_s.tolist() == [0.0, 2.5]

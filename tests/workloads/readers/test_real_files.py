@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from workloads import WorkloadError, read_trace
-from workloads.chains import reusable_tokens
+from workloads.chains import lru_hit_blocks, reusable_tokens
 
 pytestmark = pytest.mark.shared
 
@@ -47,6 +47,9 @@ def test_mooncake_prefixes_are_the_published_ones(traces, published):
     assert hits.sum() / trace.prompt_tokens.sum() == pytest.approx(ratio, abs=1e-6)
     blocks = -(-hits // 512).sum() / trace.chains.ids.size
     assert blocks == pytest.approx(expected["infinite_cache"]["block_hit_ratio"], abs=1e-6)
+    for capacity, share in expected["lru_block_hit_ratio_by_capacity_blocks"].items():
+        found = lru_hit_blocks(trace.chains, int(capacity)) / trace.chains.ids.size
+        assert found == pytest.approx(share, abs=1e-6)
     whole = reusable_tokens(trace.chains, trace.prompt_tokens)
     assert np.all(whole <= hits)
     assert whole.sum() / trace.prompt_tokens.sum() == pytest.approx(0.3734, abs=1e-4)

@@ -74,7 +74,9 @@ def characterise(trace: Trace) -> Characterisation:
         found["conversations"] = _conversations(trace)
     if "tenant" in trace.columns:
         found["clients"] = _clients(trace)
-    return _plain(found)
+    if account["notes"].get("clock") == "per conversation":
+        found["arrivals"]["clock"] = "each conversation starts at 0 s: no common clock"
+    return Characterisation(_plain(dict(found)))
 
 
 def _arrivals(arrival_s: FloatArray) -> dict[str, Any]:
@@ -205,7 +207,7 @@ def _series(trace: Trace) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Turn NumPy's numbers into Python's, and what is not a number into None."""
     if isinstance(value, dict):
-        return type(value)({key: _plain(part) for key, part in value.items()})
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list):
         return [_plain(part) for part in value]
     if isinstance(value, float | np.floating):

@@ -1,0 +1,5 @@
+"""`python -m simulator` is `batchlab`."""
+
+from simulator.cli import main
+
+main()
