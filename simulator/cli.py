@@ -203,6 +203,11 @@ app.command(
     help="Run a specification at every point of a grid, for several seeds.",
 )
 app.command(
+    "simulator.commands.workload:app",
+    name="workload",
+    help="Look at a workload, fit a generator to it, or write one to a file.",
+)
+app.command(
     "simulator.commands.cost:cost",
     name="cost",
     help="Take one step apart: the time of every term, and what bounds it.",

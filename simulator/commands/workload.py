@@ -1,0 +1,230 @@
+"""`batchlab workload`: look at a workload, fit a generator to it, write one to a file."""
+
+import json as js
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from cyclopts import App, Parameter
+
+from simulator.errors import UserError
+from simulator.explain import explain
+from simulator.settings import read_text
+from simulator.spec import parse_yaml
+from workloads import (
+    PRESETS,
+    Streams,
+    Trace,
+    WorkloadError,
+    characterise,
+    fit_workload,
+    get_preset,
+    parse_workload,
+    read_trace,
+    write_trace,
+)
+
+app = App(
+    name="workload",
+    help="Look at a workload, fit a generator to it, or write one to a file.",
+    help_format="plaintext",
+    help_formatter="plain",
+)
+
+Flag = Annotated[bool, Parameter(negative="")]
+Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+
+
+@app.command
+def inspect(
+    workload: str,
+    /,
+    *,
+    format: str | None = None,
+    lenient: Flag = False,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    max_rows: int | None = None,
+    time_unit: str | None = None,
+    block_size: int | None = None,
+    detick: Flag = False,
+    figure: Path | None = None,
+    json: Flag = False,
+) -> int:
+    """Describe a trace file or a preset: arrivals, lengths, ties, prefixes, clients.
+
+    For example:
+
+      batchlab workload inspect AzureLLMInferenceTrace_conv.csv --figure conv.png
+      batchlab workload inspect azure-conv-2023 --json
+
+    Parameters
+    ----------
+    workload
+        A file (plain, .gz or .zst), or the name of a preset.
+    format
+        Name of the format; found by the content if left out.
+    lenient
+        Drop bad rows and count them, instead of stopping at the first.
+    start_s
+        Leave out what arrives earlier, seconds from the first request.
+    end_s
+        Leave out what arrives at this time or later, seconds.
+    max_rows
+        Read no more than so many rows.
+    time_unit
+        Unit of the times in the file, such as s or ms.
+    block_size
+        Tokens in a block of the prefix ids.
+    detick
+        Spread requests that a coarse clock puts at one time.
+    figure
+        Also draw rate, dispersion and lengths into this file (png, pdf or svg).
+    json
+        Print one JSON object instead of text.
+    """
+    options = {
+        "start_s": start_s,
+        "end_s": end_s,
+        "max_rows": max_rows,
+        "time_unit": time_unit,
+        "block_size": block_size,
+    }
+    trace = _trace(workload, format, lenient, detick, options)
+    character = characterise(trace)
+    print(js.dumps(character, indent=2, allow_nan=False) if json else character.text())
+    if figure is not None:
+        from simulator.plots import save
+        from simulator.plots_workload import overview
+
+        try:
+            save(overview(character, workload), figure)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{figure}: cannot be written: {error}") from None
+    return 0
+
+
+@app.command
+def fit(
+    file: Path,
+    /,
+    *,
+    out: Out,
+    format: str | None = None,
+    lenient: Flag = False,
+    detick: Flag = False,
+    seeds: int = 10,
+) -> int:
+    """Choose and fit a generator to a trace, and say how well it does.
+
+    The report compares rate, dispersion, lengths and the wait in a single server with
+    those of the trace. The file is the workload section of a specification.
+
+    For example:
+
+      batchlab workload fit AzureLLMInferenceTrace_code.csv -o code.yaml
+
+    Parameters
+    ----------
+    file
+        The trace.
+    out
+        YAML file for the generator.
+    format
+        Name of the format; found by the content if left out.
+    lenient
+        Drop bad rows and count them.
+    detick
+        Spread requests that a coarse clock puts at one time.
+    seeds
+        Draws of the generator that are compared with the trace.
+    """
+    trace = _trace(str(file), format, lenient, detick, {})
+    try:
+        fitted = fit_workload(trace, seeds)
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+    print(fitted.text())
+    _write(out, yaml.safe_dump(fitted.to_dict(), sort_keys=False))
+    return 0
+
+
+@app.command
+def generate(
+    spec: str,
+    /,
+    *,
+    out: Out,
+    format: str = "csv",
+    seed: int = 0,
+    num_requests: int | None = None,
+    request_rate: float | None = None,
+) -> int:
+    """Draw a workload and write it as a trace that other tools read.
+
+    For example:
+
+      batchlab workload generate azure-conv-2023 -o load.jsonl --format vllm --num-requests 500
+      batchlab workload generate code.yaml -o code.csv --seed 3
+
+    Parameters
+    ----------
+    spec
+        YAML file with a workload (alone, or as the section of a specification), or a
+        preset.
+    out
+        The file.
+    format
+        csv, jsonl, mooncake, aiperf, vllm, guidellm, azure, vidur or burstgpt.
+    seed
+        Root of all random streams.
+    num_requests
+        Number of requests.
+    request_rate
+        Mean requests per second.
+    """
+    from pydantic import ValidationError
+
+    data: dict[str, Any] = {"name": spec}
+    if spec not in PRESETS:
+        read = parse_yaml(read_text(Path(spec)), spec)
+        data = read.get("workload", read)
+    wanted = {"num_requests": num_requests, "request_rate": request_rate}
+    data = data | {key: value for key, value in wanted.items() if value is not None}
+    try:
+        trace = parse_workload(data).build(Streams(seed))
+        write_trace(trace, out, format)
+    except ValidationError as error:
+        raise UserError(explain(error, spec)) from None
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from None
+    print(f"{len(trace)} requests at {trace.rate:.3f} per second in {out}")
+    return 0
+
+
+def _trace(
+    name: str, format: str | None, lenient: bool, detick: bool, options: dict[str, Any]
+) -> Trace:
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        if name in PRESETS:
+            if given or format or lenient or detick:
+                raise UserError(f"{name}: is a preset; reading options are for files")
+            return get_preset(name).trace(streams=Streams(0))
+        trace = read_trace(Path(name), format, strict=not lenient, **given)
+        if not detick:
+            return trace
+        from workloads.ticks import detick as spread
+
+        return spread(trace, Streams(0)("ticks"))
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

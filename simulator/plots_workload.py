@@ -1,0 +1,110 @@
+"""Figures of a workload: rate over time, dispersion by scale, lengths and what fits them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy import stats
+
+from simulator.plots import line_style, new_axes, style
+from simulator.stats import Floats
+
+Character = Mapping[str, Any]
+"""What `workloads.characterise` returns."""
+
+
+def rate_over_time(character: Character, ax: Axes | None = None) -> Axes:
+    """Draw the request rate in bins of equal length; return the axes."""
+    ax = ax or new_axes()
+    series = character["series"]
+    width = float(series["bin_s"])
+    counts = np.asarray(series["requests_per_bin"], float)
+    if len(counts):
+        edges = np.arange(len(counts) + 1) * width
+        ax.stairs(counts / width, edges, baseline=None, **line_style(0))
+    ax.set_xlabel("Time (s)")
+    ax.set_ylabel("Requests per second")
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def dispersion_by_scale(character: Character, ax: Axes | None = None) -> Axes:
+    """Draw variance over mean of the counts in windows of several lengths; return the axes."""
+    ax = ax or new_axes()
+    found = {
+        float(label.removesuffix(" s")): value
+        for label, value in character["arrivals"]["dispersion"].items()
+        if value is not None
+    }
+    ax.plot(list(found), list(found.values()), marker="o", label="workload", **line_style(0))
+    ax.axhline(1.0, label="Poisson", **line_style(1))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("Window (s)")
+    ax.set_ylabel("Index of dispersion of counts")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def length_cdf(character: Character, what: str, ax: Axes | None = None) -> Axes:
+    """Draw the distribution of prompt or output lengths with the laws that fit best.
+
+    Parameters
+    ----------
+    character : mapping
+        What `workloads.characterise` returns.
+    what : {"prompt", "output"}
+    ax : matplotlib.axes.Axes, optional
+    """
+    ax = ax or new_axes()
+    quantiles = np.asarray(character["series"][f"{what}_quantiles"], float)
+    ax.plot(quantiles, np.linspace(0, 1, len(quantiles)), label="workload", **line_style(0))
+    grid = np.geomspace(max(quantiles[0], 1.0), max(quantiles[-1], 2.0), 200)
+    for number, fit in enumerate(character[f"{what}_tokens"]["fits"][:2], 1):
+        label = f"{fit['family']} (KS {fit['ks']:.3f})"
+        ax.plot(grid, fitted_cdf(fit, grid), label=label, **line_style(number))
+    ax.set_xscale("log")
+    ax.set_xlabel(f"{what.capitalize()} length (tokens)")
+    ax.set_ylabel("Fraction of requests")
+    ax.set_ylim(0, 1.01)
+    ax.legend(fontsize=8)
+    return ax
+
+
+def fitted_cdf(fit: Mapping[str, Any], x: Floats) -> Floats:
+    """Return the distribution function of a fitted law.
+
+    Examples
+    --------
+    >>> fitted_cdf({"family": "exponential", "mean": 2.0}, np.array([0.0, 2.0])).round(3)
+    array([0.   , 0.632])
+    """
+    match fit["family"]:
+        case "exponential":
+            return np.asarray(stats.expon.cdf(x, scale=fit["mean"]))
+        case "gamma":
+            return np.asarray(stats.gamma.cdf(x, fit["shape"], scale=fit["scale"]))
+        case "weibull":
+            return np.asarray(stats.weibull_min.cdf(x, fit["shape"], scale=fit["scale"]))
+        case "lognormal":
+            return np.asarray(stats.norm.cdf(np.log(np.maximum(x, 1e-12)), fit["mu"], fit["sigma"]))
+    parts = zip(fit["w"], fit["mu"], fit["sigma"], strict=True)
+    logs = np.log(np.maximum(x, 1e-12))
+    return np.asarray(sum(w * stats.norm.cdf(logs, mu, sigma) for w, mu, sigma in parts))
+
+
+def overview(character: Character, title: str) -> Figure:
+    """Draw everything on one page; return the figure."""
+    with style():
+        figure = Figure(figsize=(9.0, 6.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(2, 2)
+    rate_over_time(character, axes[0, 0])
+    dispersion_by_scale(character, axes[0, 1])
+    length_cdf(character, "prompt", axes[1, 0])
+    length_cdf(character, "output", axes[1, 1])
+    figure.suptitle(title)
+    return figure
