@@ -37,6 +37,7 @@ app = App(
     help_formatter="plain",
     version=lambda: _version(),
     result_action="return_value",
+    default_parameter=Parameter(negative=""),
     help_epilogue=(
         "Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 a run failed, 130 interrupted.\n"
         "--debug after any command shows the traceback of an error."

@@ -59,8 +59,8 @@ def cost(
     given = {
         "gpu": gpu,
         "model": model,
-        "architecture": model_config,
-        "profile": profile,
+        "architecture": None if model_config is None else str(model_config),
+        "profile": None if profile is None else str(profile),
         "dtype": dtype,
     }
     options = {key: value for key, value in given.items() if value is not None}

@@ -98,7 +98,7 @@ def inspect(
         from simulator.plots_workload import overview
 
         try:
-            save(overview(character, workload), figure)
+            save(overview(character, Path(workload).name), figure)
         except (OSError, ValueError) as error:
             raise UserError(f"{figure}: cannot be written: {error}") from None
     return 0

@@ -73,6 +73,8 @@ def test_the_schema_is_a_json_schema_of_the_specification(quick: Command) -> Non
 @pytest.mark.parametrize("command", ["run", "demo", "list", "schema"])
 def test_the_help_of_a_command_has_examples_and_exit_codes(quick: Command, command: str) -> None:
     outcome = quick(command, "--help")
+    assert "--no-" not in outcome.out
+    assert "--empty-" not in outcome.out
     assert outcome.code == 0
     assert f"\n  batchlab {command}" in outcome.out.partition("For example:")[2]
     assert "Exit codes: 0 done" in outcome.out

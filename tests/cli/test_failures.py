@@ -124,6 +124,11 @@ def test_a_failed_run_leaves_an_existing_folder_alone(
     assert {path.name for path in tmp_path.iterdir()} == {"modules", "out"}
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does to jobs in the background: they are told to ignore the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     """The run would take minutes; the signal comes when its temporary folder appears."""
     command = [PROGRAM, "run", "--policy.kind", "none", "--num-requests", "20000", "-o", "out"]
@@ -134,6 +139,7 @@ def test_an_interrupted_run_exits_with_130_and_leaves_nothing(tmp_path: Path) ->
         text=True,
         cwd=tmp_path,
         env=environment(),
+        preexec_fn=heed_interrupts,
     ) as process:
         deadline = time.monotonic() + 60
         while not list(tmp_path.iterdir()):

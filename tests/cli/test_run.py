@@ -7,6 +7,7 @@ import pty
 import resource
 import shlex
 import subprocess
+import termios
 from pathlib import Path
 
 import pandas as pd
@@ -144,6 +145,7 @@ def test_no_escape_sequences_and_no_progress_bar_outside_a_terminal(quick: Comma
 
 def test_a_terminal_shows_a_progress_bar(tmp_path: Path) -> None:
     reader, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
     with open(reader, "rb", buffering=0) as screen, open(terminal, "wb") as stderr:
         subprocess.run(
             [PROGRAM, "run", *FAST],

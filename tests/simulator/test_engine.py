@@ -175,6 +175,24 @@ def test_a_preempted_request_keeps_its_tokens_and_computes_them_again() -> None:
     assert sum(column(result, "useful_tokens", "steps")) == 5 + 1 + 7 + 1
 
 
+def test_what_is_lost_twice_is_counted_twice() -> None:
+    plans = iter(
+        [
+            Decision(Plan(chunks=(Work(0, 6),)), admit=(0,)),
+            Decision(preempt=((0, Mode.RECOMPUTE),)),
+            Decision(Plan(chunks=(Work(0, 2),)), admit=(0,)),
+            Decision(preempt=((0, Mode.RECOMPUTE),)),
+            Decision(Plan(chunks=(Work(0, 9),)), admit=(0,)),
+            Decision(),
+        ]
+    )
+    result = run([(0, 9, 1)], Scripted(decide=lambda view, trigger: next(plans)))
+    # Of 6 + 2 + 9 tokens, 2 and then 6 had been there before.
+    assert column(result, "recomputed_tokens") == [8]
+    assert column(result, "num_preemptions") == [2]
+    assert column(result, "finish_s") == [3.0]
+
+
 def test_a_preempted_request_waits_longer_for_its_next_token() -> None:
     def decide(view: View, trigger: Trigger) -> Decision:
         if view.now == 2.0 and len(view.running):

@@ -118,6 +118,17 @@ def test_a_window_that_starts_within_a_step_takes_its_share() -> None:
     assert metrics["realised_rate"] is None
 
 
+def test_completions_before_the_window_do_not_count() -> None:
+    metrics = mixed(warmup_s=3.5).metrics
+    expected = {
+        "duration_s": 1.5,
+        "request_throughput": 1 / 1.5,
+        "output_throughput": 2 / 1.5,
+        "total_token_throughput": 2 / 1.5,
+    }
+    assert {key: metrics[key] for key in expected} == pytest.approx(expected)
+
+
 def test_a_warm_up_beyond_the_end_leaves_nothing_to_measure() -> None:
     metrics = mixed(warmup_s=99.0, goodput={"ttft_ms": 1}).metrics
     assert metrics["duration_s"] == metrics["num_requests"] == metrics["num_steps"] == 0

@@ -46,6 +46,13 @@ def test_requests_stand_in_order_of_arrival_whoever_leaves_first(result: Result)
     assert column(result, "max_tokens") == [5, 8, 9, 1]
 
 
+def test_the_tenth_request_comes_after_the_second() -> None:
+    outputs = [3, 1, 2] * 4
+    result = run([(0, 1, output) for output in outputs], {"kind": "vllm-v1"})
+    assert column(result, "request_id") == list(range(12))
+    assert column(result, "finish_s") == [float(output) for output in outputs]
+
+
 def test_times_not_reached_are_nan(result: Result) -> None:
     missing = {
         name: np.isnan(result.tables["requests"][name]).tolist()

@@ -47,6 +47,15 @@ def test_weighted_percentiles_are_those_of_the_written_out_list(
     np.testing.assert_allclose(found, quantiles, rtol=1e-9, atol=1e-9)
 
 
+def test_weighted_percentiles_are_numpys_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    for size in range(1, 150):
+        values, counts = rng.lognormal(size=size), rng.integers(1, 30, size)
+        levels = rng.uniform(0, 100, 20)
+        expected = np.percentile(np.repeat(values, counts), levels)
+        assert weighted_percentile(values, counts, levels).tolist() == expected.tolist()
+
+
 def test_weights_of_a_billion_are_exact() -> None:
     counts = np.array([10**9, 1, 10**9])
     found = weighted_percentile(np.array([1.0, 2.0, 3.0]), counts, np.array([49.99, 50, 50.01]))

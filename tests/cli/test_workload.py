@@ -1,0 +1,85 @@
+"""`batchlab workload` and `batchlab cost`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simulator import RunSpec
+from tests.cli.process import Command
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+def test_a_preset_is_described_in_text_in_json_and_in_a_figure(
+    quick: Command, tmp_path: Path
+) -> None:
+    text = quick("workload", "inspect", "azure-conv-2023", "--figure", "f.png")
+    data = quick("workload", "inspect", "azure-conv-2023", "--json")
+    assert (text.code, data.code) == (0, 0), text.err + data.err
+    assert "gap CV" in text.out
+    assert json.loads(data.out)["arrivals"]["requests"] == 19_366
+    assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["azure_llm_2023/AzureLLMInferenceTrace_code.csv.gz"])
+def test_a_generator_is_fitted_and_runs(quick: Command, tmp_path: Path, name: str) -> None:
+    done = quick("workload", "fit", SHARED / "traces" / name, "-o", "w.yaml", "--seeds", 2)
+    assert done.code == 0, done.err
+    assert "p99 wait of the trace" in done.out
+    spec = RunSpec.from_dict({"workload": yaml.safe_load((tmp_path / "w.yaml").read_text())})
+    assert spec.workload.kind == "synthetic"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "mooncake", "azure", "vllm", "guidellm"])
+def test_a_generated_workload_is_read_again(quick: Command, tmp_path: Path, form: str) -> None:
+    words = ("workload", "generate", "azure-conv-2023", "-o", "t", "--num-requests", 50)
+    done = quick(*words, "--format", form)
+    assert done.code == 0, done.err
+    first = (tmp_path / "t").read_bytes()
+    assert quick("workload", "inspect", "t").code == 0
+    assert quick(*words, "--format", form).code == 0
+    assert (tmp_path / "t").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inspect", "none.csv"], "none.csv: no such file"),
+        (["inspect", "azure-conv-2023", "--detick"], "azure-conv-2023: is a preset"),
+        (["fit", "none.csv", "-o", "x"], "none.csv: no such file"),
+        (["generate", "none.yaml", "-o", "x"], "none.yaml: cannot be read"),
+        (["generate", "demo-chat", "-o", "x", "--format", "csw"], "got 'csw'"),
+        (["generate", "demo-chat", "-o", "no/such/folder"], "no/such/folder"),
+        (["generate", "demo-chat", "-o", "x", "--request-rate", "0"], "demo-chat: preset.request_rate: 0"),
+    ],
+)
+def test_wrong_words_are_told_in_one_line(quick: Command, words: list[str], message: str) -> None:
+    done = quick("workload", *words)
+    assert done.code == 2
+    assert done.message().startswith(message)
+
+
+def test_a_step_is_taken_apart(quick: Command) -> None:
+    words = ("cost", "--decodes", 128, "--context", 1024, "--chunk", 512)
+    text, data = quick(*words), quick(*words, "--json")
+    assert (text.code, data.code) == (0, 0), text.err
+    assert "Bound by" in text.out
+    parts = json.loads(data.out)
+    assert parts["ms"] == pytest.approx(sum(term["ms"] for term in parts["terms"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "h10", "--decodes", "1"], "cost: unknown gpu 'h10'"),
+        (["--chunk", "many"], "'many'"),
+        (["--model-config", "none.json", "--chunk", "5"], "none.json"),
+    ],
+)
+def test_a_wrong_step_is_told_in_one_line(quick: Command, words: list[str], message: str) -> None:
+    done = quick("cost", *words)
+    assert done.code == 2
+    assert message in done.message()
