@@ -1,7 +1,7 @@
 """What can be watched in a run: hooks that do nothing unless a class overrides them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policies.base import Decision, Trigger
 from simulator.request import Request
@@ -61,14 +61,18 @@ class StepRecord:
             and self.charged_tokens * later.num_steps == later.charged_tokens * self.num_steps
         )
 
-    def extend(self, later: "StepRecord") -> None:
-        """Take in a record that goes on where this one ends."""
-        self.end, self.last_step = later.end, later.last_step
-        self.num_steps += later.num_steps
-        self.context_tokens += later.context_tokens
-        self.charged_tokens += later.charged_tokens
-        self.kv_used = max(self.kv_used, later.kv_used)
-        self.kv_block_ticks += later.kv_block_ticks
+    def joined(self, later: "StepRecord") -> "StepRecord":
+        """Return this record and one that goes on where it ends as one."""
+        return replace(
+            self,
+            end=later.end,
+            num_steps=self.num_steps + later.num_steps,
+            last_step=later.last_step,
+            context_tokens=self.context_tokens + later.context_tokens,
+            charged_tokens=self.charged_tokens + later.charged_tokens,
+            kv_used=max(self.kv_used, later.kv_used),
+            kv_block_ticks=self.kv_block_ticks + later.kv_block_ticks,
+        )
 
 
 class Observer:

@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +90,10 @@ class TableRecorder(Observer):
     def on_step(self, step: StepRecord) -> None:
         """Add a row to the steps table, or lengthen the last one."""
         if self._run is not None and self._run.goes_on(step):
-            self._run.extend(step)
+            self._run = self._run.joined(step)
         else:
             self._close_run()
-            self._run = copy(step)  # it may be lengthened; others keep theirs
+            self._run = step
 
     def _close_run(self) -> None:
         run, self._run = self._run, None

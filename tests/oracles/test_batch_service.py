@@ -57,7 +57,7 @@ def test_an_unlimited_linear_batch_is_inoues(
 @pytest.mark.parametrize(
     ("rate", "alpha", "tau0", "largest", "number", "warmup"),
     [
-        (0.5, 1, 1, 4, 2400, 60),
+        (0.5, 1, 1, 4, 2600, 60),
         (1.5, 0.25, 1, 8, 1600, 40),
         (2, 0, 1, 4, 1600, 30),
         pytest.param(0.5, 1, 1, 8, 4000, 60, marks=slow),

@@ -33,7 +33,7 @@ def test_random_service_is_mg1() -> None:
         values = {"wait": seen.wait(), "busy": seen.utilisation()}
         return Sample(values, controls, len(result.trace))
 
-    spec = one_token_run(rate, "none", cost, num_requests=3000, warmup_s=80)
+    spec = one_token_run(rate, "none", cost, num_requests=2400, warmup_s=80)
     check("M/G/1", spec, sample, wait=mg1_wait(rate, 1, second), busy=0.5)
 
 
@@ -47,7 +47,7 @@ def test_a_prefill_machine_is_that_of_distserve() -> None:
         return Sample({"ttft": seen.ttft()}, seen.arrival_controls(rate), len(result.trace))
 
     policy = {"kind": "vllm-v1", "max_num_seqs": 1}
-    spec = one_token_run(rate, policy, cost, num_requests=1600, warmup_s=5, prompt_tokens=200)
+    spec = one_token_run(rate, policy, cost, num_requests=800, warmup_s=5, prompt_tokens=200)
     ttft = 0.1 + mg1_wait(rate, 0.1, 0.1**2)
     check("DistServe prefill", spec, sample, ttft=ttft)
 

@@ -51,7 +51,7 @@ def random_specs(draw: st.DrawFn) -> RunSpec:
     )
 
 
-@settings(property_test, max_examples=30)
+@settings(property_test, max_examples=20)
 @given(st.lists(random_specs() | specs(), min_size=2, max_size=4), st.randoms())
 def test_runs_are_the_same_in_any_order_in_one_process(chosen: list[RunSpec], order: Any) -> None:
     first = [trace(spec).state() for spec in chosen]

@@ -106,7 +106,9 @@ def test_force_may_use_an_empty_folder(result: Result, tmp_path: Path) -> None:
     assert {path.name for path in result.save(tmp_path / "run", force=True).iterdir()} == FILES
 
 
-@pytest.mark.parametrize("manifest", [None, "", "{}", '{"kind": "web app"}', "[1]", "\xff"])
+@pytest.mark.parametrize(
+    "manifest", [None, "", "{}", '{"kind": "web app"}', '{"versions": 3}', "[1]", "\xff"]
+)
 def test_force_never_replaces_what_is_not_ours(
     result: Result, tmp_path: Path, manifest: str | None
 ) -> None:

@@ -34,7 +34,7 @@ def test_the_ends_are_no_percentiles(percentile: float) -> None:
         min_samples(percentile)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(SAMPLES, LEVELS)
 def test_weighted_percentiles_are_those_of_the_written_out_list(
     pairs: list[tuple[float, int]], levels: list[float]
