@@ -17,7 +17,7 @@ help:
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("batchlab needs Python 3.11 or newer" * (sys.version_info < (3, 11)))'
+	$(PYTHON) -c 'import sys; sys.exit("batchlab needs Python 3.11 or newer" * (sys.version_info < (3, 11)) or None)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
