@@ -278,7 +278,8 @@ def _is_ours(folder: Path) -> bool:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(manifest, dict) and "batchlab" in manifest.get("versions", {})
+    versions = manifest.get("versions") if isinstance(manifest, dict) else None
+    return isinstance(versions, dict) and "batchlab" in versions
 
 
 @contextmanager

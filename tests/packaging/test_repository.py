@@ -159,3 +159,11 @@ def test_the_changelog_has_the_version_and_its_headings() -> None:
     assert newest.split()[0] in (PROJECT["version"], "Unreleased")
     headings = re.findall(r"^### (.+)$", newest, re.MULTILINE)
     assert set(headings) <= {"Added", "Changed", "Fixed", "Results change"}
+
+
+def test_the_makefile_accepts_this_python() -> None:
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    recipe = next(line for line in lines if "sys.exit" in line)
+    command = recipe.strip().replace("$(PYTHON)", sys.executable)
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+    assert "or newer" in command
