@@ -74,6 +74,37 @@ def length_cdf(character: Character, what: str, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def prefix_reuse(character: Character, ax: Axes | None = None) -> Axes:
+    """Draw how much of the prompts an unlimited prefix cache would save; return the axes."""
+    ax = ax or new_axes()
+    found = character["prefixes"]
+    bars = {
+        "tokens found": found["token_hit_fraction"],
+        "requests with a hit": found["requests_with_hit_fraction"],
+        "blocks used once": found["used_once_fraction"] or 0.0,
+    }
+    ax.barh(list(bars), list(bars.values()), color=line_style(0)["color"])
+    ax.set_xlim(0, 1)
+    ax.set_xlabel(f"Fraction (blocks of {found['block_size']} tokens, unlimited cache)")
+    return ax
+
+
+def client_shares(character: Character, ax: Axes | None = None) -> Axes:
+    """Draw how many of the largest clients send which share of the requests; return the axes."""
+    ax = ax or new_axes()
+    found = character["clients"]
+    points = {1: found["largest_fraction"]}
+    points |= {found[f"for_{p}_percent"]: p / 100 for p in (50, 80, 90)}
+    points[found["clients"]] = 1.0
+    order = sorted(points)
+    ax.plot(order, [points[number] for number in order], marker="o", **line_style(0))
+    ax.set_xscale("log")
+    ax.set_ylim(0, 1.05)
+    ax.set_xlabel("Largest clients (number)")
+    ax.set_ylabel("Fraction of requests")
+    return ax
+
+
 def fitted_cdf(fit: Mapping[str, Any], x: Floats) -> Floats:
     """Return the distribution function of a fitted law.
 
@@ -98,13 +129,23 @@ def fitted_cdf(fit: Mapping[str, Any], x: Floats) -> Floats:
 
 def overview(character: Character, title: str) -> Figure:
     """Draw everything on one page; return the figure."""
+    extra = [
+        draw
+        for key, draw in (("prefixes", prefix_reuse), ("clients", client_shares))
+        if "token_hit_fraction" in character.get(key, {})
+        or "largest_fraction" in character.get(key, {})
+    ]
     with style():
-        figure = Figure(figsize=(9.0, 6.5), layout="constrained")
+        figure = Figure(figsize=(9.0, 6.5 + 3.0 * bool(extra)), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(2, 2)
+        axes = figure.subplots(3 if extra else 2, 2)
     rate_over_time(character, axes[0, 0])
     dispersion_by_scale(character, axes[0, 1])
     length_cdf(character, "prompt", axes[1, 0])
     length_cdf(character, "output", axes[1, 1])
+    for draw, ax in zip(extra, axes[2] if extra else (), strict=False):
+        draw(character, ax)
+    if len(extra) == 1:
+        axes[2, 1].set_axis_off()
     figure.suptitle(title)
     return figure

@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simulator.errors import UserError
 from simulator.metrics import Metrics, summarise
 from simulator.recorder import Columns
@@ -89,12 +91,31 @@ class Result:
             )
         if metrics["rejected"]:
             found.append(f"{metrics['rejected']} requests were rejected; they count as misses")
+        early = self._early_turns()
+        if early:
+            found.append(
+                f"{early} turns of conversations arrived before the answer to the turn before was "
+                "complete; open replay does not wait for answers"
+            )
         if self.extrapolated_steps:
             found.append(
                 f"{self.extrapolated_steps} of {metrics['num_steps']} steps lie outside the "
                 "calibrated range of the cost model"
             )
         return found
+
+    def _early_turns(self) -> int:
+        """Return how many turns arrived before the one before them was answered."""
+        columns, table = self.trace.columns, self.tables["requests"]
+        if "conversation" not in columns or "turn" not in columns:
+            return 0
+        rows = table["request_id"].astype(np.int64)
+        talk, turn = columns["conversation"][rows], columns["turn"][rows]
+        order = np.lexsort((turn, talk))
+        follows = (talk[order][1:] == talk[order][:-1]) & (talk[order][1:] >= 0)
+        arrival = table["arrival_s"].astype(np.float64)[order][1:]
+        answered = table["last_token_s"].astype(np.float64)[order][:-1]
+        return int(np.count_nonzero(follows & (arrival < answered)))
 
     @property
     def requests(self) -> "pd.DataFrame":

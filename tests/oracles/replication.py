@@ -10,7 +10,7 @@ moment. Then
 
     sum of f over the arrivals in [w, T]  -  rate * integral of f over [w, T]
 
-has mean 0 (a stopped martingale) where w is fixed and T is the time of the m-th arrival; likewise
+has mean 0 (a stopped martingale) where w and T are the times of the k-th and m-th arrival; likewise
 the sum of f * (S - E[S]) over the steps, with f known when a step starts and S its random duration.
 This holds for *every* engine and policy that does not look ahead, right or wrong. So subtracting a
 multiple of it moves no mean, right or wrong; it only takes luck out of it. The multiples are those
@@ -18,10 +18,13 @@ of the regression over the replications, at the price of a degree of freedom eac
 Welch 1981).
 
 **Bias.** A replication starts empty and counts from the warm-up on, at least five relaxation times
-of the system. Behind the last request that counts, others arrive (`NUM_COMPANY`). What is left are
-effects at both ends of order 1/n for n requests. An independent program of ten lines, without an
-event loop, with the same estimator on the same window, put them at 0.014 % ± 0.006 % for capped
-batches (n = 4,000) and below 0.1 % for M/D/1 and M/G/1 (n from 4,000), far below the half-widths.
+of the system. Both ends of the window are arrivals of fixed numbers, not fixed times: the first
+arrival after a fixed time ends a gap that is longer than others, and meets fewer requests. Behind
+the last request that counts, others arrive (`NUM_COMPANY`), without which its batch would be too
+small. So mean times and the utilisation, which divides by the mean length of the window, are
+without bias: an independent program of ten lines, without an event loop, with the same estimator
+put it below 0.001 %. The mean batch size is a ratio, biased by the squared coefficient of variation
+of the number of steps, less than 0.06 % here.
 """
 
 import sys
@@ -157,7 +160,7 @@ def replicate_until(
     look = FEWEST
     while True:
         samples += [measure(number) for number in range(len(samples), look)]
-        found = {name: _estimate(samples, name, value) for name, value in theory.items()}
+        found = {name: _estimate(samples, name) for name in theory}
         widest = max(half / theory[name] for name, (_, half) in found.items())
         if widest <= LARGEST_HALF_WIDTH:
             break
@@ -171,26 +174,25 @@ def replicate_until(
     }
 
 
-def _estimate(samples: Sequence[Sample], name: str, scale: float) -> tuple[float, float]:
+def _estimate(samples: Sequence[Sample], name: str) -> tuple[float, float]:
     """Return mean and half-width of a value, freed of its regression on the controls."""
     values = np.array([sample.values[name] for sample in samples])
     controls = np.array([sample.controls for sample in samples])
-    number, width = controls.shape
-    design = np.column_stack([np.ones(number), controls])
-    solution, *_ = np.linalg.lstsq(design, values)
-    rest = values - design @ solution
-    freedom = number - 1 - width
-    # The first coefficient is the mean at controls of 0; its variance is that of a regression.
-    inverse = np.linalg.inv(design.T @ design)
-    error = np.sqrt(rest @ rest / freedom * inverse[0, 0])
-    return float(solution[0]), float(student.ppf((1 + CONFIDENCE) / 2, freedom) * error)
+    design = np.column_stack([np.ones(len(values)), controls / controls.std(axis=0)])
+    # The first row of the inverse gives the mean at controls of 0. Controls may say the same twice.
+    inverse = np.linalg.pinv(design, rcond=1e-6)
+    rest = values - design @ (inverse @ values)
+    freedom = len(values) - np.linalg.matrix_rank(design, tol=1e-6 * len(values) ** 0.5)
+    error = np.sqrt(rest @ rest / freedom * (inverse[0] @ inverse[0]))
+    half_width = student.ppf((1 + CONFIDENCE) / 2, freedom) * error
+    return float(inverse[0] @ values), float(half_width)
 
 
 class Measured:
     """The measured part of a run of one-token requests under Poisson arrivals.
 
-    From the warm-up to the arrival of the last request that counts. The requests behind it only
-    keep it company: without them its batch would be too small.
+    It starts behind the request that arrives at the end of the warm-up in the mean, and ends with
+    the arrival of the last request that counts; the requests behind that only keep it company.
 
     Parameters
     ----------
@@ -205,11 +207,13 @@ class Measured:
         )
         self._starts, self._ends = (steps[name].astype(float) for name in ("start_s", "end_s"))
         self._rows = steps["prefill_chunks"].astype(float)
-        self._low = result.spec.measure.warmup_s
-        self._high = float(self._arrivals[-1 - NUM_COMPANY])
-        self._counts = (self._arrivals >= self._low) & (self._arrivals <= self._high)
+        self._rate = result.spec.workload.arrivals.rate  # type: ignore[union-attr]
+        first = int(self._rate * result.spec.measure.warmup_s)
+        last = len(self._arrivals) - NUM_COMPANY
+        self._counts = slice(first + 1, last + 1)
         self._times = self._arrivals[self._counts]
-        self._inside = (self._starts >= self._low) & (self._starts <= self._high)
+        self._low, self._high = float(self._arrivals[first]), float(self._arrivals[last])
+        self._inside = (self._starts > self._low) & (self._starts <= self._high)
 
     def sojourn(self) -> float:
         """Return the mean time in the system, seconds."""
@@ -228,11 +232,11 @@ class Measured:
         return float(self._rows[self._inside].mean())
 
     def utilisation(self) -> float:
-        """Return the busy share of the window."""
+        """Return the busy share of the time, per mean length of the window."""
         busy = overlap(self._starts, self._ends, self._low, self._high).sum()
-        return float(busy / (self._high - self._low))
+        return float(busy * self._rate / len(self._times))
 
-    def arrival_controls(self, rate: float) -> tuple[float, ...]:
+    def arrival_controls(self) -> tuple[float, ...]:
         """Return the martingales of the arrivals.
 
         With f = 1, the number waiting, the number in service, and the rest of the step under way.
@@ -254,7 +258,7 @@ class Measured:
             ((self._ends - first) ** 2 - (self._ends - end) ** 2).sum() / 2,
         )
         pairs = zip(sums, integrals, strict=True)
-        return tuple(float(total - rate * area) / len(times) for total, area in pairs)
+        return tuple(float(total - self._rate * area) / len(times) for total, area in pairs)
 
     def service_controls(self, mean: float, second_moment: float) -> tuple[float, ...]:
         """Return the martingales of random step times.

@@ -22,11 +22,10 @@ def check_batches(
     name: str, spec: RunSpec, theory: Batches, service: tuple[float, float] | None = None
 ) -> None:
     """Compare batch size, sojourn and utilisation; `service` are two moments of random steps."""
-    rate = spec.workload.arrivals.rate  # type: ignore[union-attr]
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
-        controls = seen.arrival_controls(rate)
+        controls = seen.arrival_controls()
         if service is not None:
             controls += seen.service_controls(*service)
         values = Batches(seen.batch_size(), seen.sojourn(), seen.utilisation())
@@ -117,7 +116,7 @@ def test_a_timer_alone_gathers_what_arrives_in_its_window(rate: float, window: f
         seen = Measured(result)
         values = {"size": seen.batch_size(), "wait": seen.wait()}
         # Nobody is ever in service here, so only two of the controls vary.
-        return Sample(values, seen.arrival_controls(rate)[:2], len(result.trace))
+        return Sample(values, seen.arrival_controls()[:2], len(result.trace))
 
     spec = one_token_run(rate, policy, cost, num_requests=1500, warmup_s=10 * window)
     size, wait = window_only(rate, window)

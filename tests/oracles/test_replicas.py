@@ -18,7 +18,7 @@ def test_two_exponential_servers(router: str, theory: float) -> None:
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
-        controls = seen.arrival_controls(rate) + seen.service_controls(1.0, 2.0)
+        controls = seen.arrival_controls() + seen.service_controls(1.0, 2.0)
         return Sample({"sojourn": seen.sojourn()}, controls, len(result.trace))
 
     cost = {"kind": "exponential", "mean_ms": 1000}

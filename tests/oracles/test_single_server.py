@@ -9,18 +9,21 @@ from tests.oracles.theory import mg1_wait, mm1_sojourn
 # Relaxation times are about 2.2 * rate * E[S²] / (1 - load)², exact for M/M/1 within 5 %.
 
 
-def test_fixed_service_is_md1() -> None:
-    rate = 0.8
+@pytest.mark.parametrize(
+    ("rate", "number", "warmup"),
+    [(0.6, 1600, 60), pytest.param(0.8, 8000, 220, marks=pytest.mark.slow)],
+)
+def test_fixed_service_is_md1(rate: float, number: int, warmup: float) -> None:
     cost = {"kind": "fixed", "step_ms": 1000}
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
         values = {"wait": seen.wait(), "sojourn": seen.sojourn(), "busy": seen.utilisation()}
-        return Sample(values, seen.arrival_controls(rate), len(result.trace))
+        return Sample(values, seen.arrival_controls(), len(result.trace))
 
-    spec = one_token_run(rate, "none", cost, num_requests=4500, warmup_s=220)
+    spec = one_token_run(rate, "none", cost, num_requests=number, warmup_s=warmup)
     wait = mg1_wait(rate, 1, 1)
-    check("M/D/1", spec, sample, wait=wait, sojourn=wait + 1, busy=0.8)
+    check(f"M/D/1 {rate}", spec, sample, wait=wait, sojourn=wait + 1, busy=rate)
 
 
 def test_random_service_is_mg1() -> None:
@@ -29,7 +32,7 @@ def test_random_service_is_mg1() -> None:
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
-        controls = seen.arrival_controls(rate) + seen.service_controls(1.0, second)
+        controls = seen.arrival_controls() + seen.service_controls(1.0, second)
         values = {"wait": seen.wait(), "busy": seen.utilisation()}
         return Sample(values, controls, len(result.trace))
 
@@ -44,7 +47,7 @@ def test_a_prefill_machine_is_that_of_distserve() -> None:
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
-        return Sample({"ttft": seen.ttft()}, seen.arrival_controls(rate), len(result.trace))
+        return Sample({"ttft": seen.ttft()}, seen.arrival_controls(), len(result.trace))
 
     policy = {"kind": "vllm-v1", "max_num_seqs": 1}
     spec = one_token_run(rate, policy, cost, num_requests=800, warmup_s=5, prompt_tokens=200)
@@ -59,7 +62,7 @@ def test_exponential_service_is_mm1() -> None:
 
     def sample(result: Result) -> Sample:
         seen = Measured(result)
-        controls = seen.arrival_controls(rate) + seen.service_controls(1.0, 2.0)
+        controls = seen.arrival_controls() + seen.service_controls(1.0, 2.0)
         values = {"sojourn": seen.sojourn(), "busy": seen.utilisation()}
         return Sample(values, controls, len(result.trace))
 
