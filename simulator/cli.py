@@ -44,6 +44,13 @@ app = App(
     ),
 )
 
+LOADED_ON_DEMAND = {
+    "sweep": "Run a specification at every point of a grid, for several seeds.",
+    "cost": "Take one step apart: the time of every term, and what bounds it.",
+    "workload": "Look at a workload, fit a generator to it, or write one to a file.",
+}
+"""Commands in files of their own, and what the list of commands says of them."""
+
 Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
 Flag = Annotated[bool, Parameter(negative="")]
 Settings = Annotated[Nested | None, Parameter(parse=False)]
@@ -198,23 +205,6 @@ def check_vllm(*files: Path) -> int:
     return GATE_FAILED if any(difference for _, difference in differences) else OK
 
 
-app.command(
-    "simulator.commands.sweep:sweep",
-    name="sweep",
-    help="Run a specification at every point of a grid, for several seeds.",
-)
-app.command(
-    "simulator.commands.workload:app",
-    name="workload",
-    help="Look at a workload, fit a generator to it, or write one to a file.",
-)
-app.command(
-    "simulator.commands.cost:cost",
-    name="cost",
-    help="Take one step apart: the time of every term, and what bounds it.",
-)
-
-
 @app.command(name="list")
 def list_(
     what: Literal["policies", "routers", "workloads", "gpus", "models", "costs"],
@@ -278,6 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _dispatch(words: Sequence[str]) -> int:
     """Parse a command line and run its command."""
     _check_packages()
+    _add_commands(words)
     rest, settings = split_options(words)
     try:
         command, bound, ignored = app.parse_args(rest, print_error=False, exit_on_error=False)
@@ -293,6 +284,16 @@ def _dispatch(words: Sequence[str]) -> int:
         raise UserError(f"--{section}...: is an option of `batchlab run` only")
     code = command(*bound.args, **bound.kwargs)
     return code if isinstance(code, int) else OK
+
+
+def _add_commands(words: Sequence[str]) -> None:
+    """Register the commands of other files; a file is loaded when its command is named."""
+    for name, summary in LOADED_ON_DEMAND.items():
+        target = f"simulator.commands.{name}:{'app' if name == 'workload' else name}"
+        if name in words[:1]:
+            app.command(target, name=name)  # its own help, whole
+        else:
+            app.command(target, name=name, help=summary)
 
 
 def _check_packages() -> None:

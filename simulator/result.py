@@ -84,6 +84,16 @@ class Result:
     def warnings(self) -> list[str]:
         """What changes the reading of the metrics, one sentence each."""
         metrics, found = self.metrics, list(self.trace.provenance["warnings"])
+        dropped = self.trace.provenance["dropped"]
+        if dropped:
+            reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.items())
+            found.append(f"rows of the workload were left out: {reasons}")
+        waiting = self._waiting_at_last_arrival()
+        if waiting >= max(20, 0.05 * len(self.tables["requests"]["request_id"])):
+            found.append(
+                f"overload: {waiting} of {metrics['num_requests']} requests still waited when the "
+                "last one arrived; latencies grow with the length of the run"
+            )
         if metrics["unfinished"]:
             found.append(
                 f"{metrics['unfinished']} of {metrics['num_requests']} requests were not finished "
@@ -103,6 +113,16 @@ class Result:
                 "calibrated range of the cost model"
             )
         return found
+
+    def _waiting_at_last_arrival(self) -> int:
+        """Return how many requests had not been scheduled when the last one arrived."""
+        table = self.tables["requests"]
+        arrival = table["arrival_s"].astype(np.float64)
+        if not len(arrival):
+            return 0
+        scheduled = table["first_scheduled_s"].astype(np.float64)
+        later = np.isnan(scheduled) | (scheduled > arrival.max())
+        return int(np.count_nonzero(later & (table["state"] != "rejected")))
 
     def _early_turns(self) -> int:
         """Return how many turns arrived before the one before them was answered."""

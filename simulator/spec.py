@@ -110,8 +110,9 @@ def find_policy(kind: str) -> type[PolicySpec]:
     if ":" in kind:
         try:
             found = pkgutil.resolve_name(kind)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"policy {kind!r} cannot be loaded: {error}") from None
+        except Exception as error:  # whatever the module raises while it is loaded
+            hint = " (is its folder on PYTHONPATH?)" if isinstance(error, ImportError) else ""
+            raise ValueError(f"{kind!r} cannot be loaded: {error}{hint}") from None
         if not (isinstance(found, type) and issubclass(found, PolicySpec)):
             raise ValueError(f"policy {kind!r} is not a subclass of policies.PolicySpec")
         return found

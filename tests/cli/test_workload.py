@@ -53,7 +53,10 @@ def test_a_generated_workload_is_read_again(quick: Command, tmp_path: Path, form
         (["generate", "none.yaml", "-o", "x"], "none.yaml: cannot be read"),
         (["generate", "demo-chat", "-o", "x", "--format", "csw"], "got 'csw'"),
         (["generate", "demo-chat", "-o", "no/such/folder"], "no/such/folder"),
-        (["generate", "demo-chat", "-o", "x", "--request-rate", "0"], "demo-chat: preset.request_rate: 0"),
+        (
+            ["generate", "demo-chat", "-o", "x", "--request-rate", "0"],
+            "demo-chat: preset.request_rate: 0",
+        ),
     ],
 )
 def test_wrong_words_are_told_in_one_line(quick: Command, words: list[str], message: str) -> None:

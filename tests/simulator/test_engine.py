@@ -223,6 +223,30 @@ def test_a_batch_gives_tokens_and_blocks_back_all_at_once() -> None:
     assert column(result, "count", "gaps") == [3]
 
 
+@pytest.mark.parametrize(
+    "releases",
+    [[Release.PER_REQUEST, Release.PER_BATCH], [Release.PER_BATCH, Release.PER_REQUEST]],
+    ids=["stream first", "batch first"],
+)
+def test_changing_how_tokens_are_delivered_is_refused_or_accounted_for(
+    releases: list[Release],
+) -> None:
+    def decide(view: View, trigger: Trigger) -> Decision:
+        decision = serve(view)
+        if decision.plan is None:
+            return decision
+        release = releases[0] if decision.admit else releases[1]
+        return decision._replace(plan=decision.plan._replace(release=release))
+
+    try:
+        result = run([(0, 2, 4)], Scripted(decide=decide))
+    except RuleBroken:
+        return
+    assert sum(column(result, "count", "gaps")) == 3
+    if releases[0] is Release.PER_REQUEST:
+        assert column(result, "first_token_s") == [1.0]
+
+
 class Hooked(PolicySpec):
     """Serves everybody; raises in the method of that name, or rejects at submission."""
 
