@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from simulator.cost import StepWork, TableSpec
 from simulator.cost.spec import FixedSpec
 from simulator.run import simulate
 from simulator.spec import RunSpec
+from workloads import Streams, SyntheticWorkload, read_trace
 
 Bench = Callable[..., Any]
+TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
+AZURE = TRACES / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
 PEER_WORKLOAD = {"prompt_tokens": 512, "output_tokens": 128}
 """512 tokens in, 128 out, as other simulators were measured."""
 
@@ -110,3 +114,21 @@ def test_help(benchmark: Bench) -> None:
     benchmark.pedantic(
         subprocess.run, (command,), {"check": True, "capture_output": True}, rounds=5
     )
+
+
+def test_generate_a_million_requests(benchmark: Bench) -> None:
+    workload = SyntheticWorkload.model_validate(
+        {
+            "arrivals": {"kind": "gamma", "request_rate": 10, "cv": 2},
+            "prompt_tokens": {"kind": "lognormal", "mean": 512, "cv": 1.0},
+            "output_tokens": {"kind": "lognormal", "mean": 128, "cv": 1.0},
+            "num_requests": 1_000_000,
+        }
+    )
+    benchmark.pedantic(workload.build, (Streams(0),), rounds=3)
+
+
+@pytest.mark.skipif(not AZURE.exists(), reason="needs the published trace beside the checkout")
+def test_read_the_conversation_trace(benchmark: Bench) -> None:
+    trace = benchmark.pedantic(read_trace, (AZURE,), rounds=5)
+    assert len(trace) == 19_366

@@ -61,6 +61,7 @@ class Engine(Replica):
     ) -> None:
         super().__init__(env, policy, cost, kv, output_tokens, max_model_len, observers, swap)
         self._planless, self._planless_time = 0, -inf
+        self._release: Release | None = None
         self._cancelled: list[int] = []
         self._happened = Happened.START
         self._wants_submit = type(policy).on_submit is not Policy.on_submit
@@ -139,6 +140,8 @@ class Engine(Replica):
         self._cancelled.clear()
         decision = self._ask(self._policy.decide, self._view, trigger)
         self._check_type(decision)
+        if not len(self.running) and not self._held:
+            self._release = None
         return decision, self._apply(decision, trigger)
 
     def _notice(self, what: int) -> None:
@@ -187,12 +190,21 @@ class Engine(Replica):
             limit = self._policy.limits.max_num_seqs
             if limit is not None and len(self.running) > limit:
                 raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
+            if decision.plan is not None:
+                self._check_release(decision.plan)
             work = [] if decision.plan is None else self._take_on(decision.plan)
             if self._watchers:
                 self._tell_decision(decision, trigger)
             return work
         except RuleBroken as error:
             raise RuleBroken(self._where(str(error))) from None
+
+    def _check_release(self, plan: Plan) -> None:
+        """Hold a batch to the way in which its tokens are delivered."""
+        if self._release is None:
+            self._release = plan.release
+        elif self._release is not plan.release:
+            raise RuleBroken("the release of the tokens changes while requests run")
 
     def _tell_decision(self, decision: Decision, trigger: Trigger) -> None:
         work: Listed = []

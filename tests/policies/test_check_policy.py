@@ -420,7 +420,7 @@ FAULTS = {
     Counting: EQUAL,
     Hoarding: EQUAL,
     ByAddress: EQUAL,
-    BySet: EQUAL,
+    BySet: f"{EQUAL}|hidden output lengths must not decide",
     Gambling: EQUAL,
     Tampering: f"{RULES}: .*decide changed the priority of request",
     TamperingDoor: f"{RULES}: .*on_submit changed the max_tokens of request",

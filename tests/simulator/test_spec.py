@@ -167,7 +167,7 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (
         {"policy": "no_such_module:Policy"},
-        "policy: policy 'no_such_module:Policy' cannot be loaded: No module named 'no_such_module'",
+        "policy: 'no_such_module:Policy' cannot be loaded: No module named 'no_such_module'",
     ),
     (
         {"policy": "json:loads"},
