@@ -39,10 +39,11 @@ def dispersion_by_scale(character: Character, ax: Axes | None = None) -> Axes:
         for label, value in character["arrivals"]["dispersion"].items()
         if value is not None
     }
-    ax.plot(list(found), list(found.values()), marker="o", label="workload", **line_style(0))
+    if found:  # lengths without a clock have no arrivals to draw
+        ax.plot(list(found), list(found.values()), marker="o", label="workload", **line_style(0))
+        ax.set_xscale("log")
+        ax.set_yscale("log")
     ax.axhline(1.0, label="Poisson", **line_style(1))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
     ax.set_xlabel("Window (s)")
     ax.set_ylabel("Index of dispersion of counts")
     ax.legend(fontsize=8)

@@ -1,9 +1,12 @@
 """Figures of a workload, and what a run says of conversations that do not wait."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from simulator import RunSpec, simulate
+from simulator.plots import save
 from simulator.plots_workload import (
     client_shares,
     dispersion_by_scale,
@@ -47,6 +50,12 @@ def test_the_page_grows_with_what_there_is_to_show(character: dict[str, object])
     assert len(overview(character, "all").axes) == 6
     plain = characterise(get_preset("demo-chat").trace(streams=Streams(0)))
     assert len(overview(plain, "plain").axes) == 4
+
+
+def test_lengths_without_a_clock_are_drawn_too(tmp_path: Path) -> None:
+    still = characterise(Trace([0.0] * 30, range(1, 31), range(2, 32)))
+    save(overview(still, "no clock"), tmp_path / "f.png")
+    assert (tmp_path / "f.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("what", ["prompt_tokens", "output_tokens"])
