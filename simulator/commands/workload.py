@@ -20,6 +20,7 @@ from workloads import (
     fit_workload,
     get_preset,
     parse_workload,
+    read_clients,
     read_trace,
     write_trace,
 )
@@ -61,7 +62,8 @@ def inspect(
     Parameters
     ----------
     workload
-        A file (plain, .gz or .zst), or the name of a preset.
+        A file (plain, .gz or .zst), a folder or archive of ServeGen clients (10,000
+        requests are drawn from them, or --max-rows), or the name of a preset.
     format
         Name of the format; found by the content if left out.
     lenient
@@ -170,8 +172,8 @@ def generate(
     Parameters
     ----------
     spec
-        YAML file with a workload (alone, or as the section of a specification), or a
-        preset.
+        YAML file with a workload (alone, or as the section of a specification), a folder
+        or archive of ServeGen clients, or a preset.
     out
         The file.
     format
@@ -186,13 +188,18 @@ def generate(
     from pydantic import ValidationError
 
     data: dict[str, Any] = {"name": spec}
-    if spec not in PRESETS:
+    clients = _holds_clients(spec)
+    if spec not in PRESETS and not clients:
         read = parse_yaml(read_text(Path(spec)), spec)
         data = read.get("workload", read)
     wanted = {"num_requests": num_requests, "request_rate": request_rate}
     data = data | {key: value for key, value in wanted.items() if value is not None}
     try:
-        trace = parse_workload(data).build(Streams(seed))
+        if clients:
+            trace = read_clients(spec, num_requests or 1000).build(Streams(seed))
+            trace = trace if request_rate is None else trace.rescale(request_rate)
+        else:
+            trace = parse_workload(data).build(Streams(seed))
         write_trace(trace, out, format)
     except ValidationError as error:
         raise UserError(explain(error, spec)) from None
@@ -208,11 +215,14 @@ def _trace(
     name: str, format: str | None, lenient: bool, detick: bool, options: dict[str, Any]
 ) -> Trace:
     given = {key: value for key, value in options.items() if value is not None}
+    max_rows = given.get("max_rows")
     try:
         if name in PRESETS:
             if given or format or lenient or detick:
                 raise UserError(f"{name}: is a preset; reading options are for files")
             return get_preset(name).trace(streams=Streams(0))
+        if _holds_clients(name):
+            return read_clients(name, max_rows or 10_000).build(Streams(0))
         trace = read_trace(Path(name), format, strict=not lenient, **given)
         if not detick:
             return trace
@@ -221,6 +231,14 @@ def _trace(
         return spread(trace, Streams(0)("ticks"))
     except WorkloadError as error:
         raise UserError(str(error)) from None
+
+
+def _holds_clients(name: str) -> bool:
+    """Whether a path is a ServeGen folder or archive: clients, from which requests are drawn."""
+    path = Path(name)
+    if path.is_dir():
+        return any(path.glob("chunk-*-trace.csv"))
+    return path.is_file() and path.name.endswith((".tar", ".tar.gz"))
 
 
 def _write(path: Path, text: str) -> None:

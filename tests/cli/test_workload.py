@@ -86,3 +86,13 @@ def test_a_wrong_step_is_told_in_one_line(quick: Command, words: list[str], mess
     done = quick("cost", *words)
     assert done.code == 2
     assert message in done.message()
+
+
+@pytest.mark.shared
+def test_clients_are_drawn_from(quick: Command) -> None:
+    folder = SHARED / "traces" / "servegen" / "data" / "reason" / "deepseek-r1"
+    seen = quick("workload", "inspect", folder, "--max-rows", 300)
+    assert seen.code == 0, seen.err
+    assert "300" in seen.out
+    made = quick("workload", "generate", folder, "-o", "t.csv", "--num-requests", 40)
+    assert made.out.startswith("40 requests")
