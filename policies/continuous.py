@@ -57,6 +57,10 @@ class _Step:
     """All decodes advance, and there are this many; None: `tokens` lists who advances."""
 
 
+_ALL_DECODES = Decision(Plan(decodes=ALL_RUNNING, steady=True))
+"""A step of decodes only, and the steps after it."""
+
+
 class Continuous(Policy):
     """A decision maker that runs the loop.
 
@@ -102,6 +106,8 @@ class Continuous(Policy):
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
         """Return the next step: running requests first, then admissions."""
         is_settled = self._is_settled(view)
+        if is_settled and self._decodes_find_blocks(view):
+            return _ALL_DECODES if len(view.running) else Decision()
         budget = self._rules.max_num_batched_tokens if is_settled else self._budget.tokens(view)
         step = _Step(budget, self._cap(view))
         kv = view.kv.scratch()
@@ -124,6 +130,14 @@ class Continuous(Policy):
         alone = num_decodes == len(view.running) and not len(view.waiting)
         return alone and self._budget.at_least(num_decodes) >= num_decodes
 
+    def _decodes_find_blocks(self, view: View) -> bool:
+        """Whether every decode finds its block, without looking at them; False if unsure."""
+        if view.kv.caching or view.plans_ahead:
+            return False
+        free = view.kv.free
+        # A decode needs at most one block more, so this is enough while blocks abound.
+        return view.running.num_decodes <= free or view.kv.decode_growth <= free
+
     def _make_way(self, view: View, step: _Step, kv: Scratch) -> None:
         """Preempt the running requests whose seats more urgent ones shall have."""
         self._order.begin(view)
@@ -134,8 +148,10 @@ class Continuous(Policy):
     def _cap(self, view: View) -> int:
         """Return the most tokens one request may get in this step."""
         rules = self._rules
+        if not rules.long_prefill_token_threshold:
+            return rules.max_num_batched_tokens
         present = len(view.running) + len(view.waiting)
-        if not rules.long_prefill_token_threshold or present < 2:
+        if present < 2:
             return rules.max_num_batched_tokens
         cap = rules.long_prefill_token_threshold
         if rules.long_prefill_token_threshold_adaptive:
@@ -274,27 +290,30 @@ class Continuous(Policy):
     def _decision(
         self, view: View, step: _Step, journal: tuple[KvOp, ...], is_steady: bool
     ) -> Decision:
-        """Put a step into words; decodes are listed only where some of them are left out."""
-        preempt = tuple((r.id, Mode.RECOMPUTE) for r in step.preempted)
+        """Put a step into words."""
+        preempt = tuple([(r.id, Mode.RECOMPUTE) for r in step.preempted])
         decodes: AllRunning | tuple[int, ...] = ALL_RUNNING
-        chunks = step.chunks
-        if step.num_decodes is None:
-            gone = {r.id for r in step.preempted}
-            staying = [r for r in view.running if r.id not in gone]
-            alone = [r.id for r in staying if r.is_decode and r.id in step.tokens]
-            if len(alone) < sum(r.is_decode for r in staying):
-                decodes = tuple(alone)
-            pieces = [
-                Work(r.id, step.tokens[r.id])
-                for r in staying
-                if not r.is_decode and r.id in step.tokens
-            ]
-            chunks = pieces + chunks
-            any_work = bool(step.tokens or chunks)
-        else:
-            any_work = bool(step.num_decodes or chunks)
-        if not any_work:
+        chunks, any_decode = step.chunks, step.num_decodes
+        if any_decode is None:
+            decodes, chunks = self._listed(view, step)
+            any_decode = len(step.tokens)
+        if not any_decode and not chunks:
             return Decision(preempt=preempt, kv=journal)
         steady = is_steady and not chunks and not preempt
-        plan = Plan(decodes=decodes, chunks=tuple(chunks), steady=steady)
+        plan = Plan(decodes, tuple(chunks), steady=steady)
         return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)
+
+    def _listed(self, view: View, step: _Step) -> tuple[AllRunning | tuple[int, ...], list[Work]]:
+        """Return decodes and chunks of a step; decodes are listed only if some are left out."""
+        gone = {r.id for r in step.preempted}
+        staying = [r for r in view.running if r.id not in gone]
+        alone = [r.id for r in staying if r.is_decode and r.id in step.tokens]
+        pieces = [
+            Work(r.id, step.tokens[r.id])
+            for r in staying
+            if not r.is_decode and r.id in step.tokens
+        ]
+        chunks = pieces + step.chunks
+        if len(alone) < sum(r.is_decode for r in staying):
+            return tuple(alone), chunks
+        return ALL_RUNNING, chunks

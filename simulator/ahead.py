@@ -77,7 +77,7 @@ class AheadEngine(Engine):
                 request.promised += 1
                 request.known += 1
                 sampled.append(request)
-        self.running.refresh()
+            self.running.refresh(request)
         return _InFlight(plan, work, sampled)
 
     def _update(self, step: _InFlight) -> None:

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from simpy.core import Environment
-from simpy.events import Event, EventPriority
+from simpy.events import Event
 
 TICKS_PER_SECOND: Final = 2**30
 """Grid points in a second."""
@@ -62,7 +62,7 @@ class At(Event):
         super().__init__(env)
         self._ok = True
         self._value = None
-        env.schedule(self, EventPriority(priority), delay)
+        env.schedule(self, priority, delay)  # type: ignore[arg-type]
 
 
 class Signal(Event):
@@ -72,4 +72,4 @@ class Signal(Event):
         """Let it happen now, in its turn among the events of this time."""
         self._ok = True
         self._value = None
-        self.env.schedule(self, EventPriority(priority))
+        self.env.schedule(self, priority)  # type: ignore[arg-type]

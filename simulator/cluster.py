@@ -69,7 +69,8 @@ class Cluster(Observer):
         request_type = self._engines[0].request_type
         for spec in requests:
             request = request_type(spec)
-            request.segments = prompt_segments(spec)
+            if spec.block_ids:
+                request.segments = prompt_segments(spec)
             yield At(self._env, max(0.0, request.arrival - self._env.now), ARRIVAL)
             self._engines[self._choose(request)].submit(request)
         self._num_sources -= 1

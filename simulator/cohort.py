@@ -29,14 +29,10 @@ class CohortRequest(Request):
         return self._cohort is not None
 
     @property
-    def progress(self) -> int:
-        """Steps done as a member."""
-        return 0 if self._cohort is None else self._cohort.clock - self._joined
-
-    @property
     def computed(self) -> int:
         """Tokens whose keys and values are stored."""
-        return self._computed + self.progress
+        cohort = self._cohort
+        return self._computed if cohort is None else self._computed + cohort.clock - self._joined
 
     @computed.setter
     def computed(self, value: int) -> None:
@@ -45,7 +41,8 @@ class CohortRequest(Request):
     @property
     def generated(self) -> int:
         """Output tokens so far."""
-        return self._generated + self.progress
+        cohort = self._cohort
+        return self._generated if cohort is None else self._generated + cohort.clock - self._joined
 
     @generated.setter
     def generated(self, value: int) -> None:
@@ -54,7 +51,8 @@ class CohortRequest(Request):
     @property
     def known(self) -> int:
         """Prompt and generated tokens."""
-        return self._known + self.progress
+        cohort = self._cohort
+        return self._known if cohort is None else self._known + cohort.clock - self._joined
 
     @known.setter
     def known(self, value: int) -> None:
@@ -79,7 +77,7 @@ class CohortRequest(Request):
     def exit(self) -> None:
         """Stop being a member; keep what was reached."""
         assert self._cohort is not None
-        steps = self.progress
+        steps = self._cohort.clock - self._joined
         self._computed += steps
         self._generated += steps
         self._known += steps
@@ -141,34 +139,47 @@ class Cohort:
             heappop(ends)  # left before its end
         return None
 
-    def accepts(self, request: Request, total_tokens: int) -> bool:
-        """Whether a decode may join: its blocks have to be held for now, or for its life.
+    def num_eventless_steps(self) -> int:
+        """Return the steps from now on in which nobody ends and after which blocks are found."""
+        last = self.next_end
+        if last is None or last - self.clock < 2:
+            return 0
+        steps, cycle, free = last - self.clock - 1, len(self.due), self._kv.free
+        if (steps // cycle + 1) * len(self._kv.growing) <= free:
+            return steps
+        needed = self.growth
+        for step in range(steps):
+            needed += self.due[(self.clock + step + 1) % cycle]
+            if needed > free:
+                return step
+        return steps
 
-        Either all members have delivered tokens or none has.
+    def join(self, request: CohortRequest, output_tokens: int) -> bool:
+        """Let a decode join that will generate `output_tokens` in all; False if it cannot.
+
+        Its blocks have to be held for now, or for its life, and either all members have delivered
+        tokens or none has.
         """
-        if self.members and (request.last_token is None) is not (self.last_token is None):
+        computed, time, size = request.computed, request.last_token, self._kv.block_size
+        if not self.members:
+            self.last_token = time
+        elif (time is None) is not (self.last_token is None):
             return False
         held = self._kv.held(request)
-        return held == self._kv.blocks_for(request.computed) or (
-            held >= self._kv.blocks_for(total_tokens)
-        )
-
-    def join(self, request: CohortRequest, tokens_left: int) -> None:
-        """Let a decode join that has `tokens_left` more to generate."""
-        if not self.members:
-            self.last_token = request.last_token
-        elif request.last_token != self.last_token:
-            self.late[request.id] = request.last_token
-        computed = request.computed
-        if self._kv.held(request) == self._kv.blocks_for(computed):
-            self.due[(self.clock - computed) % len(self.due)] += 1
+        if held == -(-computed // size):
+            self.due[(self.clock - computed) % size] += 1
             self._kv.growing.add(request.id)
+        elif held < -(-(request.prompt_tokens + output_tokens - 1) // size):
+            return False
+        if time != self.last_token:
+            self.late[request.id] = time
+        end = self._end_of[request.id] = self.clock + output_tokens - request.generated
         request.enter(self)
         self.members[request.id] = request
         self.context_tokens += computed + 1
         self.num_rows += request.size
-        end = self._end_of[request.id] = self.clock + tokens_left
         heappush(self._ends, (end, request.order, request.id))
+        return True
 
     def leave(self, request: CohortRequest) -> None:
         """Let a member go, with everything it reached."""

@@ -5,18 +5,21 @@ is an ordinary step again. Durations are the ones that the machine gives for one
 other, to the last bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from math import ceil
+from typing import Final, TypeGuard
 
 import numpy as np
 
 from simulator.clock import TICKS_PER_SECOND
 from simulator.cohort import Cohort
-from simulator.cost.base import CostModel, StepWork
+from simulator.cost.base import CostModel, RunCostModel, StepWork
 
-LONG: Final = 16
+LONG: Final = 64
 """Steps from which on arrays are faster than a loop."""
+LOOK: Final = 8
+"""Steps after which it is known how many are to come."""
 BLOCK: Final = 1024
 """Most steps computed ahead at a time."""
 
@@ -34,7 +37,7 @@ class DecodeRun:
     kv_block_ticks : int
         Integral of the held blocks over the run, in clock ticks.
     next_duration : float, optional
-        Duration of the next step, where it is known already.
+        Duration of the next step; None where it is known beforehand not to be eventless.
     """
 
     now: float
@@ -68,73 +71,75 @@ def eventless_steps(
         Seconds.
     """
     run = DecodeRun(start)
-    last = cohort.next_end
-    if last is None:
+    most = cohort.num_eventless_steps()
+    if not most:
         return run
-    size, context, clock = len(cohort), cohort.context_tokens, cohort.clock
-    rows, due = charged.num_decodes, cohort.due
-    used, free = cohort.kv_used, cohort.kv_free
-    in_arrays = getattr(cost, "supports_runs", False) and rows == size == charged.num_rows
-    while clock + 1 < last:
-        growth = due[clock % len(due)]
-        if growth + due[(clock + 1) % len(due)] > free:
-            break
-        attended = context if rows == size else context * rows // size
-        duration = duration_of(StepWork(rows, attended, (), rows, charged.num_rows))
-        if run.now + duration >= limit:
+    size, context = len(cohort), cohort.context_tokens
+    whole_runs = _times_runs(cost) and charged.num_decodes == size == charged.num_rows
+    if whole_runs:
+        assert _times_runs(cost)
+        times = cost.decode_times(size, context)
+    else:
+        times = _one_by_one(charged, context, size, duration_of)
+    due, clock, used, block_ticks, now = cohort.due, cohort.clock, cohort.kv_used, 0, start
+    cycle = len(due)
+    ends, durations = run.ends, run.durations
+    for seconds in times:
+        ticks = ceil(seconds * TICKS_PER_SECOND)
+        duration = ticks / TICKS_PER_SECOND
+        end = now + duration
+        if end >= limit or len(ends) == most:
             run.next_duration = duration
             break
-        run.now += duration
-        run.ends.append(run.now)
-        run.durations.append(duration)
-        free -= growth
-        used += growth
-        run.kv_block_ticks += used * int(duration * TICKS_PER_SECOND)
+        ends.append(end)
+        durations.append(duration)
+        used += due[clock % cycle]
+        block_ticks += used * ticks
         clock += 1
-        context += size
-        if in_arrays and len(run.ends) >= LONG // 2:
-            left = min(last - clock - 1, int(min((limit - run.now) / duration, BLOCK)) + 1)
-            if left >= LONG:
-                steps = _in_arrays(run, cohort, cost, (clock, context, used, free), left, limit)
-                if steps < left:
-                    break
-                grown = _growth(cohort, clock, left)
-                used, free = used + grown, free - grown
-                clock, context = clock + left, context + left * size
+        now = end
+        if whole_runs and len(ends) == LOOK and min(most, (limit - start) / duration) > LONG:
+            break
+    run.now, run.kv_block_ticks = now, block_ticks
+    if run.next_duration is None and _times_runs(cost):
+        _in_arrays(run, cohort, cost, most, used, limit)
     return run
 
 
-def _growth(cohort: Cohort, clock: int, steps: int) -> int:
-    due = cohort.due
-    cycles, rest = divmod(steps, len(due))
-    return cycles * sum(due) + sum(due[(clock + step) % len(due)] for step in range(rest))
+def _times_runs(cost: CostModel) -> TypeGuard[RunCostModel]:
+    return getattr(cost, "supports_runs", False)
+
+
+def _one_by_one(
+    charged: StepWork, context: int, size: int, duration_of: Callable[[StepWork], float]
+) -> Iterator[float]:
+    """Yield the durations of steps that are charged `charged.num_decodes` rows for `size`."""
+    rows, num_rows = charged.num_decodes, charged.num_rows
+    while True:
+        attended = context if rows == size else context * rows // size
+        yield duration_of(StepWork(rows, attended, (), rows, num_rows))
+        context += size
 
 
 def _in_arrays(
-    run: DecodeRun,
-    cohort: Cohort,
-    cost: CostModel,
-    state: tuple[int, int, int, int],
-    steps: int,
-    limit: float,
-) -> int:
-    """Append the eventless ones of the next `steps` steps; return how many they are."""
-    clock, context, used, free = state
-    size = len(cohort)
-    raw = cost.decode_run(size, context, steps)  # type: ignore[attr-defined]
-    durations = np.ceil(raw * TICKS_PER_SECOND) / TICKS_PER_SECOND
-    ends = run.now + np.cumsum(durations)
-    ring = np.array(cohort.due)
-    grown = np.cumsum(ring[(clock + np.arange(steps + 1)) % len(ring)])
-    fits = int(np.searchsorted(grown[1:], free, side="right"))
-    done = min(int(np.searchsorted(ends, limit, side="left")), fits)
-    if done < steps:
-        run.next_duration = float(durations[done])
-        cost.take_back(size, context + (done + 1) * size, steps - done - 1)  # type: ignore[attr-defined]
-    if done:
-        ticks = (durations[:done] * TICKS_PER_SECOND).astype(np.int64)
-        run.kv_block_ticks += int(np.dot(used + grown[:done], ticks))
-        run.ends += ends[:done].tolist()
-        run.durations += durations[:done].tolist()
-        run.now = run.ends[-1]
-    return done
+    run: DecodeRun, cohort: Cohort, cost: RunCostModel, most: int, used: int, limit: float
+) -> None:
+    """Lengthen a run to at most `most` steps, a block of steps at a time."""
+    size, ring = len(cohort), np.array(cohort.due)
+    while run.next_duration is None:
+        past = len(run.ends)
+        steps = min(most - past + 1, BLOCK)
+        context = cohort.context_tokens + past * size
+        raw = cost.decode_run(size, context, steps)
+        ticks = np.ceil(raw * TICKS_PER_SECOND)
+        durations = ticks / TICKS_PER_SECOND
+        ends = run.now + np.cumsum(durations)
+        grown = used + np.cumsum(ring[(cohort.clock + past + np.arange(steps)) % len(ring)])
+        done = min(int(np.searchsorted(ends, limit, side="left")), most - past)
+        if done < steps:
+            run.next_duration = float(durations[done])
+            cost.take_back(size, context + (done + 1) * size, steps - done - 1)
+        if done:
+            run.kv_block_ticks += int(np.dot(grown[:done], ticks[:done].astype(np.int64)))
+            run.ends += ends[:done].tolist()
+            run.durations += durations[:done].tolist()
+            run.now, used = run.ends[-1], int(grown[done - 1])

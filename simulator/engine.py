@@ -41,6 +41,10 @@ _TRIGGERS = tuple(Trigger(bits) for bits in range(2 * Happened.CANCEL))
 """Triggers by their bits."""
 
 
+_NO_CHANGE = Decision()[1:]
+"""The lists of a decision that moves nobody."""
+
+
 MAX_PLANLESS = 1000
 """Decisions in a row, at one moment, that move requests without planning a step."""
 
@@ -83,8 +87,8 @@ class Engine(Replica):
             self._notice(Happened.ARRIVAL)
         else:
             self._turn_away(request, reason)
-        for observer in self._observers:
-            observer.on_submit(request, self._env.now)
+        for on_submit in self._on_submit:
+            on_submit(request, self._env.now)
 
     def cancel(self, rid: int) -> None:
         """Let a request go whose client went away, before the next decision."""
@@ -121,7 +125,8 @@ class Engine(Replica):
                 yield At(self._env, 0.0, DECIDE)
 
     def _check_type(self, decision: object) -> None:
-        if not isinstance(decision, Decision) or not isinstance(decision.plan, Plan | None):
+        plan = decision.plan if isinstance(decision, Decision) else decision
+        if not isinstance(decision, Decision) or not (plan is None or isinstance(plan, Plan)):
             raise RuleBroken(self._where(f"decide returned {decision!r}, not a Decision"))
 
     def _sleep(self) -> Signal:
@@ -135,9 +140,10 @@ class Engine(Replica):
             observer.before_decision(self._env.now)
         trigger = self._trigger = _TRIGGERS[self._happened]
         self._happened, self._timer = 0, None
-        for rid in self._cancelled:
-            self._abort(rid)
-        self._cancelled.clear()
+        if self._cancelled:
+            for rid in self._cancelled:
+                self._abort(rid)
+            self._cancelled.clear()
         decision = self._ask(self._policy.decide, self._view, trigger)
         self._check_type(decision)
         if not len(self.running) and not self._held:
@@ -175,29 +181,35 @@ class Engine(Replica):
     def _apply(self, decision: Decision, trigger: Trigger) -> Listed:
         """Check a decision and carry it out, up to the step itself."""
         self._copied_blocks = 0
+        work: Listed = []
         try:
-            check_lists(decision, self.waiting, self.running, self.swapped)
-            for rid, reason in decision.reject:
-                self._turn_away(self._take(rid), reason)
-            self._repeat(decision.kv)
-            for rid, mode in decision.preempt:
-                self._preempt(rid, mode)
-            for rid in decision.swap_in:
-                self._swap_in(rid)
-            reserve = dict(decision.reserve)
-            for rid in decision.admit:
-                self._admit(self._take(rid), reserve.get(rid, 0))
-            limit = self._policy.limits.max_num_seqs
-            if limit is not None and len(self.running) > limit:
-                raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
+            if decision[1:] != _NO_CHANGE:
+                self._move(decision)
             if decision.plan is not None:
                 self._check_release(decision.plan)
-            work = [] if decision.plan is None else self._take_on(decision.plan)
+                work = self._take_on(decision.plan)
             if self._watchers:
                 self._tell_decision(decision, trigger)
             return work
         except RuleBroken as error:
             raise RuleBroken(self._where(str(error))) from None
+
+    def _move(self, decision: Decision) -> None:
+        """Check the lists of a decision and move the requests that they name."""
+        check_lists(decision, self.waiting, self.running, self.swapped)
+        for rid, reason in decision.reject:
+            self._turn_away(self._take(rid), reason)
+        self._repeat(decision.kv)
+        for rid, mode in decision.preempt:
+            self._preempt(rid, mode)
+        for rid in decision.swap_in:
+            self._swap_in(rid)
+        reserve = dict(decision.reserve)
+        for rid in decision.admit:
+            self._admit(self._take(rid), reserve.get(rid, 0))
+        limit = self._policy.limits.max_num_seqs
+        if limit is not None and len(self.running) > limit:
+            raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")
 
     def _check_release(self, plan: Plan) -> None:
         """Hold a batch to the way in which its tokens are delivered."""
@@ -249,25 +261,29 @@ class Engine(Replica):
         return up_to_grid(duration)
 
     def _tell_step(self, work: StepWork, charged: StepWork, start: float, end: float) -> None:
-        used = self.kv.used
+        used, chunks = self.kv.used, work.chunks
+        chunk_tokens = sum([tokens for tokens, _ in chunks]) if chunks else 0
+        charged_tokens = work.num_decodes + chunk_tokens
         record = StepRecord(
-            start=start,
-            end=end,
-            num_steps=1,
-            first_step=end - start,
-            last_step=end - start,
-            num_decodes=work.num_decodes,
-            num_chunks=len(work.chunks),
-            chunk_tokens=sum(tokens for tokens, _ in work.chunks),
-            context_tokens=work.context_tokens,
-            charged_tokens=charged.num_tokens,
-            kv_used=used,
-            kv_block_ticks=used * int((end - start) * TICKS_PER_SECOND),
-            num_waiting=len(self.waiting),
-            num_running=len(self.running),
+            start,
+            end,
+            1,
+            end - start,
+            end - start,
+            work.num_decodes,
+            len(chunks),
+            chunk_tokens,
+            work.prefill_pairs if chunks else 0.0,
+            work.prefill_context if chunks else 0,
+            work.context_tokens,
+            charged_tokens if charged is work else charged.num_tokens,
+            used,
+            used * int((end - start) * TICKS_PER_SECOND),
+            len(self.waiting),
+            len(self.running),
         )
-        for observer in self._observers:
-            observer.on_step(record)
+        for on_step in self._on_step:
+            on_step(record)
 
     def _end(self, listed: Listed, plan: Plan) -> None:
         """Apply a finished step: store tokens, deliver the new ones, let finished requests go."""

@@ -5,14 +5,13 @@ batch size. And while the policy calls its plan steady and nothing can happen in
 follow each other without an event and without asking the policy again.
 """
 
-from math import inf
-
 from simpy.events import Process
 
 from policies.base import ALL_RUNNING, Decision, Plan, Release
+from simulator.clock import TICKS_PER_SECOND
 from simulator.cohort import Cohort, CohortLedger, CohortRequest
 from simulator.cost.base import StepWork
-from simulator.decode_run import DecodeRun, eventless_steps
+from simulator.decode_run import eventless_steps
 from simulator.engine import Engine
 from simulator.observer import StepRecord
 from simulator.request import Request
@@ -34,7 +33,7 @@ class FastEngine(Engine):
 
     def _take_on(self, plan: Plan) -> Listed:
         """Return the chunks of a plan whose decodes go together, or all its work."""
-        chunks = self._chunks(plan)
+        chunks = self._chunks(plan) if plan.chunks or not self._all_advance(plan) else []
         self._together = chunks is not None
         self._stands = not plan.decodes
         if chunks is None:
@@ -44,6 +43,16 @@ class FastEngine(Engine):
             self.kv.hold(request.id, request.computed + tokens)
         return chunks
 
+    def _all_advance(self, plan: Plan) -> bool:
+        """Whether the plan is no more than one token for every decode, and that is fine."""
+        cohort, limit = self._cohort, self._policy.limits.max_num_batched_tokens
+        return (
+            plan.decodes is ALL_RUNNING
+            and 0 < len(cohort.members) == self.running.num_decodes
+            and (limit is None or len(cohort.members) <= limit)
+            and cohort.growth <= self.kv.free
+        )
+
     def _chunks(self, plan: Plan) -> Listed | None:
         """Return the chunks in running order, or None where the plain stepper has to look."""
         chunks: Listed = []
@@ -51,7 +60,7 @@ class FastEngine(Engine):
         if plan.decodes:
             if plan.decodes is not ALL_RUNNING or not self._gather():
                 return None
-            total, need = len(self._cohort), self._cohort.growth
+            total, need = len(self._cohort.members), self._cohort.growth
         for rid, tokens in plan.chunks:
             request = self.running.get(rid)
             if request is None or request.is_decode or not 1 <= tokens <= request.remaining:
@@ -70,20 +79,14 @@ class FastEngine(Engine):
 
     def _gather(self) -> bool:
         """Make every running decode a member; False if one cannot be."""
-        if len(self._cohort) == self.running.num_decodes:
+        if len(self._cohort.members) == self.running.num_decodes:
             return True
         return all(self._join(r) for r in self.running if r.is_decode)
 
     def _join(self, request: Request) -> bool:
         """Let a decode join the cohort; False if it cannot."""
         assert isinstance(request, CohortRequest)
-        if request.is_member:
-            return True
-        output = self._output_tokens[request.id]
-        if not self._cohort.accepts(request, request.prompt_tokens + output - 1):
-            return False
-        self._cohort.join(request, output - request.generated)
-        return True
+        return request.is_member or self._cohort.join(request, self._output_tokens[request.id])
 
     def _decode_growth(self) -> int:
         if len(self._cohort) == self.running.num_decodes:
@@ -107,97 +110,90 @@ class FastEngine(Engine):
             return super()._begin(listed, decision)
         plan, start = decision.plan, self._env.now
         assert plan is not None
-        duration = None
         if plan.steady and not (listed or self._copied_blocks or self._cohort.late):
-            wake_at = inf if decision.wake_at is None else decision.wake_at
-            start, duration = self._skip(plan, start, min(self._env.peek(), wake_at))
+            limit = self._env.peek()
+            if decision.wake_at is not None and decision.wake_at < limit:
+                limit = decision.wake_at
+            end = self._skip(plan, start, limit)
+            if end is not None:
+                return end
         if not self._stands:
             self._cohort.begin_step()
         work = self._work(listed)
-        if duration is None:
-            charged, end = self._charge(work, plan, start + self._copy_time())
-        else:
-            charged, end = padded(work, plan.shape), start + duration
+        charged, end = self._charge(work, plan, start + self._copy_time())
         for request, _ in listed:
             if request.first_scheduled is None:
                 request.first_scheduled = start
         self._tell_step(work, charged, start, end)
         return end
 
-    def _skip(self, plan: Plan, start: float, limit: float) -> tuple[float, float | None]:
-        """Do the steps that end before `limit` and in which nothing happens.
+    def _skip(self, plan: Plan, start: float, limit: float) -> float | None:
+        """Do the steps that end before `limit` and in which nothing happens; start the next one.
 
-        Return when the next step starts, and its duration if it is known already.
+        Return when that one ends; None, having done nothing, where the next step is the last of
+        somebody, or the one after it may not find its blocks.
         """
-        if not len(self._cohort):
-            return start, None
+        cohort = self._cohort
         charged = padded(self._work([]), plan.shape)
-        run = eventless_steps(self._cohort, charged, self._cost, self._duration, start, limit)
-        if run.ends:
-            self._record_run(plan, charged, start, run)
-        return run.now, run.next_duration
-
-    def _record_run(
-        self,
-        plan: Plan,
-        charged: StepWork,
-        start: float,
-        run: DecodeRun,
-    ) -> None:
-        """Apply a run of steps to the cohort and tell the observers."""
-        cohort, steps = self._cohort, len(run.ends)
-        size = len(cohort)
-        context = cohort.context_tokens * steps + size * (steps * (steps - 1) // 2)
-        previous = cohort.last_token
-        cohort.advance(steps)
+        run = eventless_steps(cohort, charged, self._cost, self._duration, start, limit)
+        last = run.next_duration
+        if last is None:
+            return None
+        steps, size, context = len(run.ends) + 1, len(cohort), cohort.context_tokens
+        num_waiting, num_running = len(self.waiting), len(self.running)
+        if run.ends and plan.release is Release.PER_REQUEST:
+            assert cohort.last_token is not None, "a decode has delivered a token"
+            gaps = [run.ends[0] - cohort.last_token, *run.durations[1:]]
+            cohort.last_token = run.now
+            for on_gap_run in self._on_gap_run:
+                on_gap_run(run.ends, gaps, size)
+        cohort.advance(steps - 1)
+        cohort.begin_step()
+        used, end = self.kv.used, run.now + last
         record = StepRecord(
-            start=start,
-            end=run.ends[-1],
-            num_steps=steps,
-            first_step=run.durations[0],
-            last_step=run.durations[-1],
-            num_decodes=size,
-            num_chunks=0,
-            chunk_tokens=0,
-            context_tokens=context,
-            charged_tokens=charged.num_decodes * steps,
-            kv_used=self.kv.used,
-            kv_block_ticks=run.kv_block_ticks,
-            num_waiting=len(self.waiting),
-            num_running=len(self.running),
+            start,
+            end,
+            steps,
+            run.durations[0] if run.durations else last,
+            last,
+            size,
+            0,
+            0,
+            0.0,
+            0,
+            context * steps + size * (steps * (steps - 1) // 2),
+            charged.num_decodes * steps,
+            used,
+            run.kv_block_ticks + used * int(last * TICKS_PER_SECOND),
+            num_waiting,
+            num_running,
         )
-        for observer in self._observers:
-            observer.on_step(record)
-        if plan.release is Release.PER_REQUEST:
-            assert previous is not None, "a decode has delivered a token"
-            gaps = [run.ends[0] - previous, *run.durations[1:]]
-            cohort.last_token = run.ends[-1]
-            for observer in self._observers:
-                observer.on_gap_run(run.ends, gaps, size)
+        for on_step in self._on_step:
+            on_step(record)
+        return end
 
     def _work(self, listed: Listed) -> StepWork:
         """Return what the step computes: the cohort's tokens, unless it stands, and the chunks."""
         size = context = rows = 0
         if not self._stands:
             cohort = self._cohort
-            size, context, rows = len(cohort), cohort.context_tokens, cohort.num_rows
+            size, context, rows = len(cohort.members), cohort.context_tokens, cohort.num_rows
         if not listed:
             return StepWork(size, context, (), size, rows)
-        sampled = sum(r.computed + tokens == r.known for r, tokens in listed)
-        return StepWork(
-            size,
-            context,
-            tuple((tokens, r.computed) for r, tokens in listed),
-            size + sampled,
-            rows + sum(r.size for r, _ in listed),
-        )
+        sampled, chunks = size, []
+        for request, tokens in listed:
+            computed = request.computed
+            chunks.append((tokens, computed))
+            sampled += computed + tokens == request.known
+            rows += request.size
+        return StepWork(size, context, tuple(chunks), sampled, rows)
 
     def _advance(self, now: float, plan: Plan) -> dict[float, int]:
         """End a step of the cohort; return the gaps before the tokens it delivers."""
         if self._stands:
             return {}
         self._cohort.end_step()
-        if plan.release is Release.PER_BATCH or not len(self._cohort):
+        if plan.release is Release.PER_BATCH or not self._cohort.members:
             return {}
         return self._cohort.deliver(now)
 
@@ -207,7 +203,7 @@ class FastEngine(Engine):
             super()._end(listed, plan)
             return
         gaps = self._advance(self._env.now, plan)
-        sampled = self._compute(listed)
+        sampled = self._compute(listed) if listed else []
         if plan.release is Release.PER_REQUEST:
             self._deliver(sampled, gaps)
         complete: list[Request] = []
@@ -219,5 +215,7 @@ class FastEngine(Engine):
                 complete.append(request)
             else:
                 self._join(request)
-        complete.sort(key=lambda request: request.order)
-        self._retire(complete, plan)
+        if len(complete) > 1:
+            complete.sort(key=lambda request: request.order)
+        if complete:
+            self._retire(complete, plan)

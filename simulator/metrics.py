@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.recorder import Columns
+from simulator.columns import Columns
 from simulator.spec import Measure
 from simulator.stats import (
     Floats,

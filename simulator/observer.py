@@ -1,14 +1,13 @@
 """What can be watched in a run: hooks that do nothing unless a class overrides them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from policies.base import Decision, Trigger
 from simulator.request import Request
 
 
-@dataclass(slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """A forward pass, or a run of decode steps that follow each other with the same rows.
 
     Attributes
@@ -23,6 +22,10 @@ class StepRecord:
         Requests that computed their newest token, and a piece of their known tokens; per pass.
     chunk_tokens : int
         Tokens of those pieces.
+    chunk_pairs : float
+        Pairs of query and key in those pieces (`StepWork.prefill_pairs`).
+    chunk_context : int
+        Tokens those pieces attend to, new and stored.
     context_tokens : int
         Tokens that the decodes attend to, summed over requests and passes.
     charged_tokens : int
@@ -43,6 +46,8 @@ class StepRecord:
     num_decodes: int
     num_chunks: int
     chunk_tokens: int
+    chunk_pairs: float
+    chunk_context: int
     context_tokens: int
     charged_tokens: int
     kv_used: int
@@ -63,8 +68,7 @@ class StepRecord:
 
     def joined(self, later: "StepRecord") -> "StepRecord":
         """Return this record and one that goes on where it ends as one."""
-        return replace(
-            self,
+        return self._replace(
             end=later.end,
             num_steps=self.num_steps + later.num_steps,
             last_step=later.last_step,
@@ -73,6 +77,21 @@ class StepRecord:
             kv_used=max(self.kv_used, later.kv_used),
             kv_block_ticks=self.kv_block_ticks + later.kv_block_ticks,
         )
+
+
+def hooks(observers: Sequence["Observer"], *names: str) -> tuple[Callable[..., None], ...]:
+    """Return the method `names[0]` of those observers that override one of the named methods.
+
+    Examples
+    --------
+    >>> hooks([Observer()], "on_step")
+    ()
+    """
+    return tuple(
+        getattr(observer, names[0])
+        for observer in observers
+        if any(getattr(type(observer), name) is not getattr(Observer, name) for name in names)
+    )
 
 
 class Observer:

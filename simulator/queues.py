@@ -91,9 +91,9 @@ class RunningList:
         """Whether the running request is not a decode."""
         return rid in self._partials
 
-    def refresh(self) -> None:
-        """Let those that have caught up count as decodes."""
-        for request in [r for r in self._partials.values() if r.is_decode]:
+    def refresh(self, request: Request) -> None:
+        """Let a request that has computed tokens count as a decode if it has caught up."""
+        if request.id in self._partials and request.is_decode:
             del self._partials[request.id]
 
     def remove(self, request: Request) -> None:

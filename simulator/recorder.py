@@ -1,18 +1,15 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from policies.base import Decision, Mode, Trigger
 from simulator.clock import TICKS_PER_SECOND
+from simulator.columns import Columns, RowStore
 from simulator.observer import Observer, StepRecord
 from simulator.request import Request, State
-
-Columns = dict[str, NDArray[np.generic]]
-"""A table: column name to array, all of one length."""
 
 REQUEST_COLUMNS = {
     "request_id": np.int64,
@@ -47,6 +44,8 @@ STEP_COLUMNS = {
     "decode_rows": np.int64,
     "prefill_chunks": np.int64,
     "prefill_tokens": np.int64,
+    "prefill_pairs": np.float64,
+    "prefill_context_tokens": np.int64,
     "context_tokens": np.int64,
     "useful_tokens": np.int64,
     "charged_tokens": np.int64,
@@ -59,8 +58,29 @@ STEP_COLUMNS = {
 
 A row is a step, or a run of decode steps that follow each other with the same rows and queues.
 Token columns are sums over the run, `kv_blocks_used` is its largest value and `kv_block_s` its
-integral over time.
+integral over time. `prefill_pairs` counts pairs of query and key in the prompt pieces,
+`prefill_context_tokens` the tokens they attend to.
 """
+
+_RECORDED = {
+    "start_s": np.float64,
+    "end_s": np.float64,
+    "num_steps": np.int64,
+    "first_step_s": np.float64,
+    "last_step_s": np.float64,
+    "decode_rows": np.int64,
+    "prefill_chunks": np.int64,
+    "prefill_tokens": np.int64,
+    "prefill_pairs": np.float64,
+    "prefill_context_tokens": np.int64,
+    "context_tokens": np.int64,
+    "charged_tokens": np.int64,
+    "kv_blocks_used": np.int64,
+    "kv_block_ticks": np.int64,
+    "num_waiting": np.int64,
+    "num_running": np.int64,
+}
+"""The fields of `StepRecord`, in their order, as columns."""
 
 GAP_COLUMNS = {"time_s": np.float64, "gap_s": np.float64, "count": np.int64}
 """Columns of the gaps table: `count` tokens came at `time_s`, `gap_s` after their predecessor."""
@@ -80,8 +100,8 @@ class TableRecorder(Observer):
     def __init__(self, output_tokens: dict[int, int], replica: int = 0) -> None:
         self._output_tokens = output_tokens
         self._replica = replica
-        self._requests: list[tuple[object, ...]] = []
-        self._steps: list[tuple[object, ...]] = []
+        self._requests = RowStore(REQUEST_COLUMNS)
+        self._steps = RowStore(_RECORDED)
         self._gap_times = array("d")
         self._gaps = array("d")
         self._gap_counts = array("q")
@@ -89,36 +109,14 @@ class TableRecorder(Observer):
 
     def on_step(self, step: StepRecord) -> None:
         """Add a row to the steps table, or lengthen the last one."""
-        if self._run is not None and self._run.goes_on(step):
-            self._run = self._run.joined(step)
-        else:
-            self._close_run()
-            self._run = step
-
-    def _close_run(self) -> None:
-        run, self._run = self._run, None
+        run = self._run
         if run is None:
-            return
-        self._steps.append(
-            (
-                self._replica,
-                run.start,
-                run.end,
-                run.num_steps,
-                run.first_step,
-                run.last_step,
-                run.num_decodes,
-                run.num_chunks,
-                run.chunk_tokens,
-                run.context_tokens,
-                run.num_decodes * run.num_steps + run.chunk_tokens,
-                run.charged_tokens,
-                run.kv_used,
-                run.kv_block_ticks / TICKS_PER_SECOND,
-                run.num_waiting,
-                run.num_running,
-            )
-        )
+            self._run = step
+        elif step.num_chunks == 0 and run.goes_on(step):
+            self._run = run.joined(step)
+        else:
+            self._steps.append(run)
+            self._run = step
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Add rows to the gaps table."""
@@ -139,12 +137,11 @@ class TableRecorder(Observer):
 
     def tables(self, unfinished: Iterable[Request] = ()) -> dict[str, Columns]:
         """Return the tables; requests that never left are rows too, without a finish time."""
-        self._close_run()
-        rows = self._requests + [self._row(request) for request in unfinished]
-        rows.sort(key=lambda row: row[0])  # type: ignore[arg-type, return-value]
+        requests = self._requests.columns([self._row(request) for request in unfinished])
+        order = np.argsort(requests["request_id"], kind="stable")
         return {
-            "requests": _columns(rows, REQUEST_COLUMNS),
-            "steps": _columns(self._steps, STEP_COLUMNS),
+            "requests": {name: column[order] for name, column in requests.items()},
+            "steps": self._step_columns(),
             "gaps": {
                 name: np.array(column, dtype)
                 for (name, dtype), column in zip(
@@ -155,15 +152,25 @@ class TableRecorder(Observer):
             },
         }
 
+    def _step_columns(self) -> Columns:
+        columns = self._steps.columns([] if self._run is None else [self._run])
+        num_steps, rows = columns["num_steps"], columns["decode_rows"]
+        derived: Columns = {
+            "replica": np.full(len(num_steps), self._replica, np.int64),
+            "useful_tokens": rows * num_steps + columns["prefill_tokens"],  # type: ignore[operator]
+            "kv_block_s": columns["kv_block_ticks"] / TICKS_PER_SECOND,  # type: ignore[operator]
+        }
+        return {name: (derived | columns)[name] for name in STEP_COLUMNS}
+
     def _row(self, request: Request) -> tuple[object, ...]:
         left = request.state in (State.FINISHED, State.REJECTED, State.ABORTED)
         return (
             request.id,
             request.arrival,
-            _or_nan(request.first_scheduled),
-            _or_nan(request.first_token),
-            _or_nan(request.last_token),
-            _or_nan(request.finish),
+            request.first_scheduled,
+            request.first_token,
+            request.last_token,
+            request.finish,
             request.prompt_tokens,
             request.generated if request.first_token is not None else 0,
             self._output_tokens[request.id],
@@ -228,15 +235,3 @@ class DecisionLog(Observer):
         if parts and parts != self._last:
             self.lines.append(f"{now:.9f} {' '.join(parts)}")
             self._last = parts
-
-
-def _or_nan(time: float | None) -> float:
-    return float("nan") if time is None else time
-
-
-def _columns(rows: Sequence[tuple[object, ...]], types: Mapping[str, type]) -> Columns:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(types)
-    return {
-        name: np.array(column, dtype=dtype)
-        for (name, dtype), column in zip(types.items(), columns, strict=True)
-    }

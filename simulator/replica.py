@@ -14,7 +14,7 @@ from simulator.clock import up_to_grid
 from simulator.cost.base import CostModel
 from simulator.errors import RuleBroken, RunError
 from simulator.kv_cache import BlockManager
-from simulator.observer import Observer
+from simulator.observer import Observer, hooks
 from simulator.queues import RunningList, WaitingQueue
 from simulator.request import Request, State
 from simulator.rules import Listed
@@ -72,10 +72,14 @@ class Replica:
         self._policy = policy
         self._cost = cost
         self._output_tokens = output_tokens
-        self._observers = tuple(observers)
         self._watchers = tuple(
-            o for o in self._observers if type(o).on_decision is not Observer.on_decision
+            o for o in observers if type(o).on_decision is not Observer.on_decision
         )
+        self._on_submit = hooks(observers, "on_submit")
+        self._on_step = hooks(observers, "on_step")
+        self._on_gaps = hooks(observers, "on_gaps")
+        self._on_gap_run = hooks(observers, "on_gap_run", "on_gaps")
+        self._on_leave = hooks(observers, "on_leave")
         oracle = Oracle(output_tokens) if policy.needs_oracle else None
         self._view = ReplicaView(
             env,
@@ -218,7 +222,7 @@ class Replica:
                 request.known += 1
                 self.kv.learn(request)
                 sampled.append(request)
-        self.running.refresh()
+            self.running.refresh(request)
         return sampled
 
     def _is_complete(self, request: Request) -> bool:
@@ -228,18 +232,18 @@ class Replica:
         """Hand one new token of each request to its client; `gaps` holds those of others."""
         now = self._env.now
         for request in requests:
-            if request.last_token is None:
+            last = request.last_token
+            if last is None:
                 request.first_token = now
             else:
-                gap = now - request.last_token
-                gaps[gap] = gaps.get(gap, 0) + 1
+                gaps[now - last] = gaps.get(now - last, 0) + 1
             request.last_token = now
         if gaps:
             self._tell_gaps(now, gaps)
 
     def _tell_gaps(self, now: float, gaps: dict[float, int]) -> None:
-        for observer in self._observers:
-            observer.on_gaps(now, gaps)
+        for on_gaps in self._on_gaps:
+            on_gaps(now, gaps)
 
     def _retire(self, complete: Sequence[Request], plan: Plan) -> None:
         """Let requests go that have all their tokens, or hold them until their batch is done."""
@@ -274,8 +278,8 @@ class Replica:
         self._leave(request)
 
     def _leave(self, request: Request) -> None:
-        request.finish = self._env.now
-        for observer in self._observers:
-            observer.on_leave(request, self._env.now)
+        now = request.finish = self._env.now
+        for on_leave in self._on_leave:
+            on_leave(request, now)
         if self._wants_finish:
             self._ask(self._policy.on_finish, request, self._view)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simulator.columns import Columns
 from simulator.errors import UserError
 from simulator.metrics import Metrics, summarise
-from simulator.recorder import Columns
 from simulator.spec import RunSpec
 from workloads.spec import SyntheticWorkload
 from workloads.trace import Trace

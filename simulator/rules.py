@@ -13,9 +13,6 @@ Listed = list[tuple[Request, int]]
 """Requests and the tokens each of them computes in a step."""
 
 
-_NO_CHANGE = Decision()[1:-1]
-
-
 def check_lists(
     decision: Decision,
     waiting: WaitingQueue,
@@ -29,8 +26,6 @@ def check_lists(
     RuleBroken
         With the request and the rule.
     """
-    if decision[1:-1] == _NO_CHANGE:
-        return
     leaving = [rid for rid, _ in decision.reject]
     joining = list(decision.admit)
     returning = list(decision.swap_in)

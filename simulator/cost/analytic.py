@@ -6,8 +6,8 @@ a time linear in tokens, and random times.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
 from math import isfinite
 from typing import Literal
 
@@ -24,6 +24,11 @@ class _EvenRuns:
     def step_time(self, work: StepWork) -> float:
         """Return the duration of the step, seconds."""
         raise NotImplementedError
+
+    def decode_times(self, num_decodes: int, context_tokens: int) -> Iterator[float]:
+        """Yield the duration of equal steps, seconds (see `RunCostModel`)."""
+        work = StepWork(num_decodes, context_tokens, (), num_decodes, num_decodes)
+        return repeat(self.step_time(work))
 
     def decode_run(
         self, num_decodes: int, context_tokens: int, num_steps: int

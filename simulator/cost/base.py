@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -55,8 +57,8 @@ class CostModel(Protocol):
     Attributes
     ----------
     supports_runs : bool
-        True when `decode_run` and `take_back` may be called. A model that draws random numbers
-        says False. A model of your own may leave out both methods, and then says False too.
+        True when the methods of `RunCostModel` may be called. A model that draws random numbers
+        says False. A model of your own may leave these methods out, and then says False too.
     num_extrapolated : int
         Steps so far that lay outside the range the model was calibrated on.
     """
@@ -78,6 +80,22 @@ class CostModel(Protocol):
 
 class RunCostModel(CostModel, Protocol):
     """A cost model that times runs of decode steps at once (`supports_runs` is True)."""
+
+    def decode_times(self, num_decodes: int, context_tokens: int) -> "Iterator[float]":
+        """Yield the durations of consecutive steps that hold nothing but the same decodes.
+
+        Parameters
+        ----------
+        num_decodes, context_tokens : int
+            The first step, described as for `decode_run`.
+
+        Yields
+        ------
+        float
+            Seconds, without end; to the last bit what `step_time` gives for one step after the
+            other. A step that is extrapolated is counted when it is yielded.
+        """
+        ...
 
     def decode_run(
         self, num_decodes: int, context_tokens: int, num_steps: int

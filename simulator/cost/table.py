@@ -5,6 +5,8 @@ that a vectorised form can give the same bits.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 
@@ -134,6 +136,55 @@ class TableCost:
         if self._overlap:
             return gpu if gpu > host else host
         return gpu + host
+
+    def decode_times(self, num_decodes: int, context_tokens: int) -> Iterator[float]:
+        """Yield the durations of steps that hold nothing but the same decodes.
+
+        Parameters
+        ----------
+        num_decodes : int
+            Rows of every step, at least 1.
+        context_tokens : int
+            Tokens attended in the first step; grows by `num_decodes` a step.
+
+        Yields
+        ------
+        float
+            Seconds; the same bits, and the same count of extrapolated steps, as `step_time`
+            called once per step.
+
+        Raises
+        ------
+        ValueError
+            If a step holds no token.
+
+        Examples
+        --------
+        >>> from itertools import islice
+        >>> from simulator.cost import table_cost
+        >>> times = table_cost("h100", "llama-3.1-8b").decode_times(32, 32 * 1024)
+        >>> [round(seconds * 1e6) for seconds in islice(times, 3)]
+        [9399, 9401, 9402]
+        """
+        row = self.tables.decode_row(num_decodes)
+        starts, base, slope, max_context = row
+        layers, head = self.tables.layers.at(num_decodes), self.tables.head.at(num_decodes)
+        host = self._host + self._host_per_row * num_decodes
+        overlap = self._overlap
+        if num_decodes > self._max_tokens or num_decodes > self._max_sampled:
+            max_context = -1.0
+        piece_end = -1.0
+        while True:
+            mean = context_tokens / num_decodes
+            if mean >= piece_end:
+                piece = bisect_right(starts, mean) - 1
+                piece_end = starts[piece + 1] if piece + 1 < len(starts) else inf
+                first, rise = base[piece], slope[piece]
+            if mean > max_context:
+                self.num_extrapolated += 1
+            gpu = layers + (first + rise * mean) + head
+            yield (gpu if gpu > host else host) if overlap else gpu + host
+            context_tokens += num_decodes
 
     def decode_run(self, num_decodes: int, context_tokens: int, num_steps: int) -> FloatArray:
         """Return the durations of steps that hold nothing but the same decodes.

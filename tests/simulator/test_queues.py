@@ -76,7 +76,7 @@ def test_a_request_that_caught_up_counts_as_a_decode_after_a_refresh(running: Ru
     caught_up.generated += 1
     caught_up.known += 1
     assert caught_up.is_decode
-    running.refresh()
+    running.refresh(caught_up)
     assert ids(running.partials) == [1]
     assert running.num_decodes == 3
     assert ids(running) == [5, 2, 7, 1]
