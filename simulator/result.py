@@ -140,36 +140,23 @@ class Result:
     @property
     def requests(self) -> "pd.DataFrame":
         """One row a request, with latencies in seconds."""
-        frame = self._frame("requests")
-        frame["queue_s"] = frame["first_scheduled_s"] - frame["arrival_s"]
-        frame["ttft_s"] = frame["first_token_s"] - frame["arrival_s"]
-        frame["e2e_s"] = (frame["last_token_s"] - frame["arrival_s"]).where(
-            frame["state"] == "finished"
-        )
-        gaps = (frame["output_tokens"] - 1).where(frame["output_tokens"] > 1)
-        frame["tpot_s"] = (frame["last_token_s"] - frame["first_token_s"]) / gaps
-        return frame
+        return _frame(with_latencies(self.tables["requests"]))
 
     @property
     def steps(self) -> "pd.DataFrame":
         """One row a step, or run of equal steps."""
-        return self._frame("steps")
+        return _frame(self.tables["steps"])
 
     @property
     def gaps(self) -> "pd.DataFrame":
         """Times between the tokens of a request, with how often each occurred."""
-        return self._frame("gaps")
+        return _frame(self.tables["gaps"])
 
     def summary(self) -> "pd.Series[Any]":
         """Return the metrics as a series."""
         import pandas as pd
 
         return pd.Series(self.metrics, dtype=object, name=self.spec.policy_kind)
-
-    def _frame(self, table: str) -> "pd.DataFrame":
-        import pandas as pd
-
-        return pd.DataFrame(self.tables[table])
 
     def __repr__(self) -> str:
         m = self.metrics
@@ -232,9 +219,9 @@ class Result:
         (folder / "spec.yaml").write_text(self.spec.to_yaml(), encoding="utf-8")
         dump_json(folder / "summary.json", self.to_dict())
         dump_json(folder / MANIFEST, self.manifest())
-        for name in self.tables:
-            frame = self.requests if name == "requests" else self._frame(name)
-            frame.to_parquet(folder / f"{name}.parquet", compression="zstd", index=False)
+        for name, columns in self.tables.items():
+            table = with_latencies(columns) if name == "requests" else columns
+            write_parquet(folder / f"{name}.parquet", table)
 
     def to_dict(self) -> dict[str, Any]:
         """Return metrics, warnings and specification as plain data."""
@@ -257,6 +244,38 @@ class Result:
             "kv_blocks": self.num_blocks,
             "versions": versions(),
         }
+
+
+def with_latencies(requests: Columns) -> Columns:
+    """Return the requests table with waiting time and latencies, seconds; NaN where not reached."""
+    times = {name: requests[name].astype(np.float64) for name in requests if name.endswith("_s")}
+    tokens = requests["output_tokens"].astype(np.int64)
+    e2e = times["last_token_s"] - times["arrival_s"]
+    gaps = np.where(tokens > 1, tokens - 1.0, np.nan)
+    return requests | {
+        "queue_s": times["first_scheduled_s"] - times["arrival_s"],
+        "ttft_s": times["first_token_s"] - times["arrival_s"],
+        "e2e_s": np.where(requests["state"] == "finished", e2e, np.nan),
+        "tpot_s": (times["last_token_s"] - times["first_token_s"]) / gaps,
+    }
+
+
+def write_parquet(path: Path, columns: Columns) -> None:
+    """Write a table; NaN is stored as missing."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    arrays = {
+        name: pa.array(column, mask=np.isnan(column) if column.dtype.kind == "f" else None)
+        for name, column in columns.items()
+    }
+    parquet.write_table(pa.table(arrays), path, compression="zstd")
+
+
+def _frame(columns: Columns) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 def offered_rate(spec: RunSpec, trace: Trace) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyarrow import parquet
 
 from simulator import Result, RunSpec, UserError, simulate
 from simulator.result import MANIFEST, check_target, new_folder
@@ -152,7 +153,7 @@ def test_a_protected_parent_is_the_users_error(result: Result, tmp_path: Path) -
 
 
 def fail_late(error: BaseException) -> Any:
-    def write(self: pd.DataFrame, path: Path, **options: object) -> None:
+    def write(table: object, path: Path, **options: object) -> None:
         path.write_bytes(b"half a file")
         raise error
 
@@ -163,7 +164,7 @@ def test_a_full_disk_leaves_nothing_behind(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", fail_late(error))
+    monkeypatch.setattr(parquet, "write_table", fail_late(error))
     with pytest.raises(UserError, match="run: cannot be written: No space left on device"):
         result.save(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
@@ -174,7 +175,7 @@ def test_an_interrupted_save_keeps_the_old_results(
 ) -> None:
     folder = simulate(SPEC, replication=1).save(tmp_path / "run")
     before = contents(folder)
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", fail_late(KeyboardInterrupt()))
+    monkeypatch.setattr(parquet, "write_table", fail_late(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         result.save(folder, force=True)
     assert contents(folder) == before
