@@ -16,9 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from simulator.cost import TableSpec
 from simulator.errors import UserError
 from simulator.metrics import measured_window
 from simulator.stats import Floats, overlap
+from simulator.utilisation import use_of_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +58,12 @@ TIMELINES = {
     "utilisation": "GPU busy (fraction)",
 }
 """Quantity over time to axis label."""
+
+GPU_TIMELINES = {
+    "mfu": "Peak FLOP/s reached (fraction)",
+    "bandwidth": "Memory bandwidth used (fraction)",
+}
+"""The same for what only a GPU as the cost model has."""
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -133,14 +141,16 @@ def timeline(
     Parameters
     ----------
     results : sequence of Result
-    what : {"batch_size", "num_waiting", "kv_usage", "utilisation"}
+    what : {"batch_size", "num_waiting", "kv_usage", "utilisation", "mfu", "bandwidth"}
+        The last two need a GPU as the cost model.
     ax : matplotlib.axes.Axes, optional
     labels : sequence of str
         Names of the lines; policy names if empty.
     bins : int
         Number of intervals.
     """
-    label, _ = _choose({key: (text, key) for key, text in TIMELINES.items()}, what)
+    offered = TIMELINES | GPU_TIMELINES
+    label, _ = _choose({key: (text, key) for key, text in offered.items()}, what)
     ax = ax or new_axes()
     for number, (name, result) in enumerate(_named(results, labels)):
         edges, values = binned(result, what, bins)
@@ -154,11 +164,14 @@ def timeline(
 
 def overview(results: "Sequence[Result]", labels: Sequence[str], title: str) -> Figure:
     """Draw all quantities over time below each other; return the figure."""
+    names = list(TIMELINES)
+    if results and all(isinstance(result.spec.cost, TableSpec) for result in results):
+        names += GPU_TIMELINES
     with style():
-        figure = Figure(figsize=(7.0, 8.0), layout="constrained")
+        figure = Figure(figsize=(7.0, 2.0 * len(names)), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(len(TIMELINES), sharex=True)
-    for ax, what in zip(axes, TIMELINES, strict=True):
+        axes = figure.subplots(len(names), sharex=True)
+    for ax, what in zip(axes, names, strict=True):
         timeline(results, what, ax, labels)
         ax.label_outer()
         if ax is not axes[0] and ax.get_legend() is not None:
@@ -234,6 +247,12 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
         return edges, _per(_waiting(result, edges), width)
     if what == "utilisation":
         share = np.full(len(start), 1 / result.spec.engine.num_replicas)
+        return edges, _per(_integrate(start, end, share, edges), width)
+    if what in GPU_TIMELINES:
+        shares = use_of_steps(result.spec, result.tables["steps"])
+        if shares is None:
+            raise UserError(f"{what}: the cost model {result.spec.cost.kind!r} has no GPU")
+        share = shares[what == "bandwidth"] / result.spec.engine.num_replicas
         return edges, _per(_integrate(start, end, share, edges), width)
     if what == "kv_usage":
         total = (result.num_blocks or np.nan) * result.spec.engine.num_replicas

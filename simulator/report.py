@@ -171,7 +171,8 @@ def _machine(metrics: Metrics) -> list[str]:
         f"KV used mean/max {show('kv_usage_mean')}/{show('kv_usage_max')}   "
         f"preemptions {metrics['num_preemptions']}   padding {show('padding_fraction')}   "
         f"waiting {show('mean_num_waiting')}   running {show('mean_num_running')}",
-    ]
+        f"MFU {show('mfu')}   memory bandwidth {show('bandwidth_utilisation')} of the peak",
+    ][: 2 if metrics["mfu"] is None else 3]
 
 
 def number(value: float | int | None, digits: int = 1) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 
 from simulator.columns import Columns
 from simulator.errors import UserError
-from simulator.metrics import Metrics, summarise
+from simulator.metrics import Metrics, measured_window, summarise
 from simulator.spec import RunSpec
+from simulator.utilisation import mean_use
 from workloads.spec import SyntheticWorkload
 from workloads.trace import Trace
 
@@ -78,7 +79,9 @@ class Result:
             self.tables, self.spec.measure, self.num_blocks, self.spec.engine.num_replicas
         )
         asked = {"request_rate": offered_rate(self.spec, self.trace)}
-        return asked | metrics | {"extrapolated_steps": self.extrapolated_steps}
+        window = measured_window(self.tables, self.spec.measure)
+        used = mean_use(self.spec, self.tables["steps"], window)
+        return asked | metrics | used | {"extrapolated_steps": self.extrapolated_steps}
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -189,7 +192,7 @@ class Result:
 
         Parameters
         ----------
-        what : {"batch_size", "num_waiting", "kv_usage", "utilisation"}
+        what : {"batch_size", "num_waiting", "kv_usage", "utilisation", "mfu", "bandwidth"}
         """
         from simulator import plots
 

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulator import Result, UserError, plots
+from simulator import Result, RunSpec, UserError, plots, simulate
 from tests.simulator.harness import run
 
 ROWS = [(0, 4, 2), (0, 2, 5), (0, 3, 3), (1, 2, 2)]
@@ -85,6 +85,20 @@ def test_a_timeline_averages_over_its_intervals(results: list[Result]) -> None:
     assert averages["num_waiting"] == [0.0] * 4
     assert averages["batch_size"] == pytest.approx(weights @ [3, 4, 3, 1, 1] / 1.25)
     assert averages["kv_usage"] == pytest.approx(weights @ held / 1.25 / 10)
+
+
+@pytest.mark.parametrize("what", plots.GPU_TIMELINES)
+def test_a_gpu_shows_how_much_of_its_peaks_it_reaches(results: list[Result], what: str) -> None:
+    spec = RunSpec.from_dict({"workload": {"name": "demo-chat", "num_requests": 30}})
+    result = simulate(spec)
+    check(plots.timeline([result], what))
+    edges, values = plots.binned(result, what, 7)
+    mean = result.metrics[{"bandwidth": "bandwidth_utilisation"}.get(what, what)]
+    assert 0 < mean < 1
+    assert np.average(values, weights=np.diff(edges)) == pytest.approx(mean)
+    assert len(plots.overview([result], [""], "GPU").axes) == 6
+    with pytest.raises(UserError, match=f"{what}: the cost model 'fixed' has no GPU"):
+        plots.timeline(results[:1], what)
 
 
 def test_waiting_is_counted_until_the_first_step() -> None:

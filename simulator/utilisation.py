@@ -1,0 +1,63 @@
+"""How busy arithmetic and memory of the GPU are in a run: MFU and memory-bandwidth utilisation."""
+
+import numpy as np
+
+from simulator.columns import Columns
+from simulator.cost import StepColumns, TableSpec, utilisation
+from simulator.metrics import Metrics, Window
+from simulator.spec import RunSpec
+from simulator.stats import Floats, overlap
+
+
+def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
+    """Return the share of the peaks that each row of a steps table reaches while it lasts.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        What was simulated.
+    steps : dict
+        The steps table.
+
+    Returns
+    -------
+    mfu, bandwidth : array
+        Useful arithmetic (padding does not count) and memory traffic of one GPU, as fractions of
+        its dense peak and of its memory bandwidth. None for a machine that has no GPU.
+
+    Examples
+    --------
+    >>> from simulator import simulate
+    >>> spec = RunSpec(workload={"name": "demo-chat", "num_requests": 20})
+    >>> mfu, bandwidth = use_of_steps(spec, simulate(spec).tables["steps"])
+    >>> bool((mfu < 1).all() and (bandwidth < 1).all())
+    True
+    """
+    if not isinstance(spec.cost, TableSpec):
+        return None
+    columns = StepColumns(
+        steps["decode_rows"],
+        steps["context_tokens"],
+        steps["prefill_tokens"],
+        steps["prefill_chunks"],
+        steps["num_steps"],
+        steps["prefill_pairs"],
+        steps["prefill_context_tokens"],
+    )
+    seconds = steps["end_s"].astype(np.float64) - steps["start_s"].astype(np.float64)
+    return utilisation(spec.cost, columns, seconds)
+
+
+def mean_use(spec: RunSpec, steps: Columns, window: Window) -> Metrics:
+    """Return MFU and bandwidth utilisation over the measured window, idle time included."""
+    names = ("mfu", "bandwidth_utilisation")
+    shares = use_of_steps(spec, steps)
+    if shares is None or not window.length:
+        return dict.fromkeys(names)
+    start, end = (steps[name].astype(np.float64) for name in ("start_s", "end_s"))
+    weight = overlap(start, end, window.start, window.end)
+    length = window.length * spec.engine.num_replicas
+    return {
+        name: float((weight * share).sum()) / length
+        for name, share in zip(names, shares, strict=True)
+    }
