@@ -84,7 +84,8 @@ class Plan(NamedTuple):
         When the tokens are delivered.
     steady : bool
         Whether the same plan holds for the following steps as long as nobody arrives, finishes
-        or runs out of blocks. It allows the engine to run them in one go.
+        or runs out of blocks, and no chunk is the last of its prompt. It allows the engine to run
+        them in one go.
     """
 
     decodes: AllRunning | tuple[int, ...] = ()

@@ -299,9 +299,17 @@ class Continuous(Policy):
             any_decode = len(step.tokens)
         if not any_decode and not chunks:
             return Decision(preempt=preempt, kv=journal)
-        steady = is_steady and not chunks and not preempt
+        steady = is_steady and not preempt and (not chunks or self._goes_on(step))
         plan = Plan(decodes, tuple(chunks), steady=steady)
         return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)
+
+    def _goes_on(self, step: _Step) -> bool:
+        """Whether the next piece of the only prompt under way will be as long as this one.
+
+        Who could not be admitted now cannot be then, when more blocks are held.
+        """
+        is_ample = step.num_decodes is not None and not step.admitted
+        return is_ample and len(step.chunks) == 1 and not self._rules.decodes_first
 
     def _listed(self, view: View, step: _Step) -> tuple[AllRunning | tuple[int, ...], list[Work]]:
         """Return decodes and chunks of a step; decodes are listed only if some are left out."""

@@ -145,7 +145,7 @@ class _Sarathi(Policy):
             decision = self._admit(view, size, used, growth, chunks)
         if not num_decodes and not chunks:
             return decision
-        steady = not chunks and not victims and self._is_settled(view)
+        steady = not victims and (self._goes_on(decision) if chunks else self._is_settled(view))
         plan = Plan(ALL_RUNNING, tuple(chunks), steady=steady)
         return decision._replace(plan=plan)
 
@@ -184,6 +184,10 @@ class _Sarathi(Policy):
             reserve=tuple((request.id, request.known) for request in admitted),
             reject=tuple(rejected),
         )
+
+    def _goes_on(self, decision: Decision) -> bool:
+        """Whether the next pieces of the prompts under way will be as long as these."""
+        return self._budget.is_constant and not (decision.admit or decision.reject or self._sizes)
 
     def _is_settled(self, view: View) -> bool:
         """Whether a step without prompt pieces is followed by others without."""

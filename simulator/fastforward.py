@@ -110,11 +110,13 @@ class FastEngine(Engine):
             return super()._begin(listed, decision)
         plan, start = decision.plan, self._env.now
         assert plan is not None
-        if plan.steady and not (listed or self._copied_blocks or self._cohort.late):
+        if plan.steady and not self._copied_blocks:
             limit = self._env.peek()
             if decision.wake_at is not None and decision.wake_at < limit:
                 limit = decision.wake_at
-            end = self._skip(plan, start, limit)
+            if len(listed) == 1 and plan.shape is None:
+                return self._skip_chunks(listed, plan, start, limit)
+            end = None if listed or self._cohort.late else self._skip(plan, start, limit)
             if end is not None:
                 return end
         if not self._stands:
@@ -171,6 +173,41 @@ class FastEngine(Engine):
         for on_step in self._on_step:
             on_step(record)
         return end
+
+    def _skip_chunks(self, listed: Listed, plan: Plan, start: float, limit: float) -> float:
+        """Do the steps that end before `limit` and leave the plan as it is; start the next one.
+
+        Return when that one ends.
+        """
+        request, tokens = listed[0]
+        if request.first_scheduled is None:
+            request.first_scheduled = start
+        while True:
+            if not self._stands:
+                self._cohort.begin_step()
+            work = self._work(listed)
+            end = start + self._duration(work)
+            self._tell_step(work, work, start, end)
+            if end >= limit or not self._repeats(request, tokens):
+                return end
+            gaps = self._advance(end, plan)
+            if gaps:
+                self._tell_gaps(end, gaps)
+            request.compute(tokens)
+            self.kv.hold(request.id, request.computed + tokens)
+            start = end
+
+    def _repeats(self, request: Request, tokens: int) -> bool:
+        """Whether the step after this one does the same: a piece that is not a prompt's last."""
+        need, cohort = self.kv.need(request, 2 * tokens), self._cohort
+        if request.remaining <= 2 * tokens:
+            return False
+        if self._stands:
+            return need <= self.kv.free
+        last = cohort.next_end
+        if last is not None and last - cohort.clock < 2:
+            return False
+        return need + cohort.due[(cohort.clock + 1) % len(cohort.due)] <= self.kv.free
 
     def _work(self, listed: Listed) -> StepWork:
         """Return what the step computes: the cohort's tokens, unless it stands, and the chunks."""

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 from simpy.core import Environment
 
-from policies.base import Decision, Policy, PolicySpec, RequestView, Trigger, View
+from policies.base import Decision, Plan, Policy, PolicySpec, RequestView, Trigger, View
 from simulator.clock import ARRIVAL, At
 from simulator.cost.analytic import FixedCost, LinearTokenCost
 from simulator.engine import Engine
@@ -214,11 +214,22 @@ class _Guard(Policy):
     def _check_steady(self, decision: Decision, view: View, trigger: Trigger) -> None:
         members = [request.id for request in view.running]
         if self._steady and trigger is Trigger.STEP_DONE and members == self._steady[1]:
-            enough = view.kv.decode_growth <= view.kv.free
-            if enough and decision != self._steady[0]:
+            if decision != self._steady[0] and _can_repeat(self._steady[0].plan, view):
                 raise RuleBroken(f"a steady plan became {decision} though nothing had happened")
         is_steady = decision.plan is not None and decision.plan.steady
         self._steady = (Decision(decision.plan), members) if is_steady else None
+
+
+def _can_repeat(plan: Plan | None, view: View) -> bool:
+    """Whether there are blocks for a plan, and more of each prompt than its piece."""
+    assert plan is not None, "it was steady"
+    running = {request.id: request for request in view.running}
+    need = view.kv.decode_growth
+    for rid, tokens in plan.chunks:
+        need += view.kv.need(running[rid], tokens)
+        if running[rid].remaining <= tokens:
+            return False
+    return need <= view.kv.free
 
 
 @contextmanager

@@ -97,10 +97,13 @@ def test_admissions_count_towards_the_number_of_running_requests():
     assert decide({"max_num_seqs": 2}, waiting=[1, 1, 1]).admit == (0, 1)
 
 
-def test_plan_of_decodes_only_is_steady_and_one_with_prompts_is_not():
+def test_plan_of_decodes_and_one_prompt_under_way_is_steady():
     assert decide({}, running=[decode(0)]).plan.steady
-    assert not decide({}, running=[decode(0), partial(1, 9, 4)]).plan.steady
+    assert decide({}, running=[decode(0), partial(1, 9, 4)]).plan.steady
+    assert not decide({}, running=[partial(1, 9, 4), partial(2, 9, 4)]).plan.steady
     assert not decide({}, running=[decode(0)], waiting=fresh(4)).plan.steady
+    first = {"decodes_first": True}
+    assert not decide(first, running=[decode(0), partial(1, 9, 4)]).plan.steady
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import POLICIES
+from simulator.observer import Observer
 from simulator.recorder import DecisionLog
 from simulator.run import simulate
 from simulator.spec import RunSpec
@@ -175,13 +176,31 @@ def test_steppers_agree_when_blocks_are_scarce() -> None:
     assert simulate(spec).metrics["num_preemptions"] > 20
 
 
+@pytest.mark.parametrize("policy", ["vllm-v1", "sarathi"])
+def test_steppers_agree_on_prompts_of_many_pieces(policy: str) -> None:
+    limit = {"vllm-v1": "max_num_batched_tokens", "sarathi": "chunk_size"}[policy]
+    spec = RunSpec.from_dict(
+        {
+            "workload": {"name": "arxiv-4k", "num_requests": 40, "request_rate": 0.7},
+            "policy": {"kind": policy, limit: 256},
+        }
+    )
+    assert_same(spec)
+    count = Count()
+    steps = simulate(spec, observers=[count]).tables["steps"]
+    assert count.calls < 0.5 * len(steps["start_s"]), "pieces of a prompt follow without a decision"
+
+
+class Count(Observer):
+    """Counts decisions."""
+
+    calls = 0
+
+    def on_decision(self, *args: object) -> None:
+        self.calls += 1
+
+
 def test_the_fast_stepper_asks_the_policy_and_the_machine_less_often() -> None:
-    class Count(DecisionLog):
-        calls = 0
-
-        def on_decision(self, *args: object) -> None:
-            self.calls += 1
-
     counts = {"fast": Count(), "reference": Count()}
     spec = RunSpec.from_dict({"workload": {"name": "demo-chat", "num_requests": 100}})
     steps = 0
