@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -281,12 +282,13 @@ def _frame(columns: Columns) -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def offered_rate(spec: RunSpec, trace: Trace) -> float:
-    """Return the request rate that the workload asks for, per second."""
+def offered_rate(spec: RunSpec, trace: Trace) -> float | None:
+    """Return the request rate that the workload asks for, per second; None if it asks for none."""
     workload = spec.workload
     if isinstance(workload, SyntheticWorkload):
         return workload.arrivals.rate
-    return workload.request_rate or trace.rate
+    rate = workload.request_rate or trace.rate
+    return rate if isfinite(rate) else None
 
 
 def versions() -> dict[str, str]:

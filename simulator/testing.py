@@ -213,10 +213,11 @@ class _Guard(Policy):
 
     def _check_steady(self, decision: Decision, view: View, trigger: Trigger) -> None:
         members = [request.id for request in view.running]
-        alone = trigger is Trigger.STEP_DONE
-        if alone and self._steady and self._steady[1] == members and self._steady[0] != decision:
-            if _can_repeat(self._steady[0].plan, view):
-                raise RuleBroken(f"a steady plan became {decision} though nothing had happened")
+        expected = None
+        if self._steady and trigger is Trigger.STEP_DONE and self._steady[1] == members:
+            expected = self._steady[0]
+        if expected and decision != expected and _can_repeat(expected.plan, view):
+            raise RuleBroken(f"a steady plan became {decision} though nothing had happened")
         is_steady = decision.plan is not None and decision.plan.steady
         self._steady = (Decision(decision.plan), members) if is_steady else None
 

@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simpy.core import Environment
 
-from policies import POLICIES
+from policies import POLICIES, PolicySpec
+from simulator.clock import ARRIVAL, CANCEL, At
+from simulator.engine import Engine
+from simulator.fastforward import FastEngine
 from simulator.observer import Observer
-from simulator.recorder import DecisionLog
+from simulator.recorder import DecisionLog, TableRecorder
 from simulator.run import simulate
 from simulator.spec import RunSpec
+from tests.strategies import TICK, Scenario, scenarios
+from workloads.request import RequestSpec
 
 BATCH = {
     "max_batch_size": st.integers(1, 5),
@@ -88,6 +94,12 @@ PARAMETERS = {
         "decodes_first": st.sampled_from([None, False, True]),
     },
 }
+ROUTERS = [
+    {"kind": "round-robin"},
+    {"kind": "random"},
+    {"kind": "least-outstanding", "count": "tokens"},
+    {"kind": "power-of-two", "refresh_interval_ms": 50.0},
+]
 COSTS = (
     {"kind": "fixed", "step_ms": 100},
     {"kind": "linear", "fixed_ms": 50, "per_decode_us": 1000, "per_prefill_token_us": 7000},
@@ -106,26 +118,41 @@ def runs(draw: st.DrawFn) -> RunSpec:
     )
     return RunSpec.from_dict(
         {
-            "workload": {
-                "arrivals": {
-                    "kind": "gamma",
-                    "request_rate": draw(st.sampled_from([0.2, 2, 20])),
-                    "cv": draw(st.sampled_from([0.5, 3])),
-                },
-                "prompt_tokens": draw(lengths),
-                "output_tokens": draw(lengths),
-                "num_requests": draw(st.integers(1, 25)),
-            },
+            "workload": draw(asked(draw(lengths), draw(lengths))),
             "policy": policy,
             "engine": {
                 "block_size": draw(st.sampled_from([1, 3, 16])),
                 "num_blocks": draw(st.sampled_from([64, 90, 10_000])),
+                "num_replicas": draw(st.sampled_from([1, 1, 1, 2, 3])),
+                "router": draw(st.sampled_from(ROUTERS)),
+                "enable_prefix_caching": draw(st.sampled_from([False, False, False, True])),
             },
             "cost": draw(st.sampled_from(COSTS)),
             "measure": {"horizon_s": draw(st.sampled_from([None, 1.7, 12.0]))},
             "seed": draw(st.integers(0, 2**16)),
         }
     )
+
+
+@st.composite
+def asked(draw: st.DrawFn, prompt_tokens: object, output_tokens: object) -> dict[str, object]:
+    """Return an open or a closed workload."""
+    number = draw(st.integers(1, 25))
+    workload = {
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+        "num_requests": number,
+    }
+    if draw(st.sampled_from([False, False, True])):
+        users = draw(st.integers(1, min(number, 6)))
+        think = draw(st.sampled_from([0, 0.3, {"kind": "exponential", "mean_s": 1.0}]))
+        return workload | {"kind": "closed", "num_users": users, "think_s": think}
+    arrivals = {
+        "kind": "gamma",
+        "request_rate": draw(st.sampled_from([0.2, 2, 20])),
+        "cv": draw(st.sampled_from([0.5, 3])),
+    }
+    return workload | {"arrivals": arrivals, "max_concurrency": draw(st.sampled_from([None, 2]))}
 
 
 def assert_same(spec: RunSpec) -> None:
@@ -143,10 +170,53 @@ def assert_same(spec: RunSpec) -> None:
     assert fast.metrics == reference.metrics
 
 
-@settings(deadline=None, derandomize=True, max_examples=250)
+@settings(deadline=None, derandomize=True, max_examples=1000)
 @given(spec=runs())
 def test_both_steppers_leave_the_same_bytes(spec: RunSpec) -> None:
     assert_same(spec)
+
+
+@settings(deadline=None, derandomize=True, max_examples=800)
+@given(
+    scenario=scenarios(),
+    kind=st.sampled_from(sorted(PARAMETERS)),
+    leaving=st.lists(st.tuples(st.integers(0, 250), st.integers(0, 7)), max_size=4),
+    data=st.data(),
+)
+def test_both_steppers_let_clients_go_away(
+    scenario: Scenario, kind: str, leaving: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    drawn = {key: data.draw(law, label=key) for key, law in PARAMETERS[kind].items()}
+    policy = RunSpec.from_dict({"policy": {"kind": kind} | drawn}).policy
+    known = [(ticks * TICK, rid) for ticks, rid in leaving if rid < len(scenario.rows)]
+    reference, fast = (by_hand(engine, scenario, policy, known) for engine in (Engine, FastEngine))
+    assert fast == reference
+
+
+def by_hand(
+    kind: type[Engine], scenario: Scenario, policy: PolicySpec, leaving: list[tuple[float, int]]
+) -> tuple[object, ...]:
+    """Run a scenario whose clients go away at times; return everything it leaves."""
+    rows = [RequestSpec(rid, *row) for rid, row in enumerate(scenario.rows)]
+    outputs = {row.id: row.output_tokens for row in rows}
+    env, kv = Environment(), kind.ledger_type(scenario.num_blocks, scenario.block_size)
+    log, recorder = DecisionLog(), TableRecorder(outputs)
+    cost = scenario.cost.build(np.random.default_rng(0))
+    engine = kind(env, policy.build(), cost, kv, outputs, 60, (log, recorder))
+    engine.start()
+    for row in rows:
+        request = kind.request_type(row)
+        at = At(env, request.arrival, ARRIVAL)
+        at.callbacks.append(lambda _, request=request: engine.submit(request))
+    for time, rid in leaving:
+        if time >= rows[rid].arrival:
+            At(env, time, CANCEL).callbacks.append(lambda _, rid=rid: engine.cancel(rid))
+    env.run()
+    engine.check_done()
+    assert kv.used == 0
+    tables = recorder.tables()
+    columns = [column.tobytes() for table in tables.values() for column in table.values()]
+    return log.lines, columns, env.now
 
 
 def test_every_policy_is_covered() -> None:
