@@ -145,18 +145,21 @@ def plot_errors(report: Judged, ax: "Axes") -> "Axes":
             held.measured_us,
             held.predicted_us / held.measured_us,
             marker=markers[number % len(markers)],
-            markersize=2,
+            markersize=3,
+            markeredgewidth=0,
             linestyle="none",
-            alpha=0.4,
+            alpha=0.5,
             label=f"{held.operator}, {held.split}",
         )
     ax.axhline(1.0, color="black", linewidth=0.8)
     ax.set_xscale("log")
-    ax.set_xlabel("Measured time (us)")
+    ax.set_yscale("log", base=2)
+    ax.set_yticks([0.25, 0.5, 1, 2, 4, 8], labels=["1/4", "1/2", "1", "2", "4", "8"])
+    ax.set_xlabel("Measured time (µs)")
     ax.set_ylabel("Predicted / measured")
     ax.set_title(f"{report.title}, rows held out")
     if shown:
-        ax.legend(markerscale=4)
+        ax.legend(markerscale=2.5, ncols=2, fontsize="small", loc="upper right")
     return ax
 
 

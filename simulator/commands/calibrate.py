@@ -1,16 +1,14 @@
 """`batchlab calibrate`: timings to a cost profile, judged on rows that were held out."""
 
 import json as js
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from cyclopts import Parameter
 
 from simulator.cost.gpus import Gpu, find_gpu
 from simulator.errors import UserError
-
-if TYPE_CHECKING:
-    from simulator.calibrate_errors import Judged
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -18,9 +16,15 @@ Flag = Annotated[bool, Parameter(negative="")]
 class _Report(Protocol):
     """What both kinds of calibration return."""
 
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def held_out(self) -> tuple[Any, ...]: ...
+
     def text(self) -> str: ...
 
-    def to_dict(self) -> dict[str, object]: ...
+    def to_dict(self) -> dict[str, Any]: ...
 
     def save(self, path: Path, *, force: bool = False) -> None: ...
 
@@ -38,6 +42,8 @@ def calibrate(
     dtype: Literal["bfloat16", "fp8"] = "bfloat16",
     steps: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")] = None,
     time: str | None = None,
+    between_steps_us: float | None = None,
+    new_request_us: float | None = None,
     source: str = "own measurements",
     licence: str = "",
     seed: int = 0,
@@ -46,7 +52,7 @@ def calibrate(
     force: Flag = False,
     json: Flag = False,
 ) -> int:
-    """Turn timings into a cost profile, and say how well it predicts held-out rows.
+    r"""Turn timings into a cost profile, and say how well it predicts held-out rows.
 
     Kernel timings (our schema, or tables of AIConfigurator or Vidur; see
     docs/cost-model.md) become a profile of a GPU, for --cost.profile. With --steps,
@@ -56,8 +62,8 @@ def calibrate(
     For example:
 
       batchlab calibrate timings.csv --gpu h200 -o mine.npz
-      batchlab calibrate timings.csv --gpu mine --bf16-tflops 100 --hbm-gb-per-s 900 \
---memory-gib 24 --num-sms 80 --l2-mb 6 -o mine.npz
+      batchlab calibrate timings.csv -o mine.npz --gpu mine --bf16-tflops 100 \
+        --hbm-gb-per-s 900 --memory-gib 24 --num-sms 80 --l2-mb 6
       batchlab calibrate --steps sweep.steps.csv.gz -o engine.json
 
     Parameters
@@ -86,6 +92,10 @@ def calibrate(
         CSV files of whole steps, in place of kernel timings.
     time
         Column with the time of a step, ms (default: cpu_ms if it is there, else wall_ms).
+    between_steps_us
+        With --steps: pause of the engine after a step, µs (default: as the log shows).
+    new_request_us
+        With --steps: hand-over of a request before its first step, µs (likewise).
     source
         Where the timings come from; stored in the profile.
     licence
@@ -101,9 +111,7 @@ def calibrate(
     json
         Print one JSON object instead of text.
     """
-    for path in (out, report, figure):
-        if path is not None and path.exists() and not force:
-            raise UserError(f"{path} exists: choose another name or replace it with --force")
+    _check_targets([out, report, figure], force=force)
     own = {
         "bf16_tflops": bf16_tflops,
         "hbm_gb_per_s": hbm_gb_per_s,
@@ -111,21 +119,19 @@ def calibrate(
         "num_sms": num_sms,
         "l2_mb": l2_mb,
     }
+    pauses = {"between_steps": between_steps_us, "new_request": new_request_us}
+    origin = {"source": source, "licence": licence, "seed": seed}
     if steps is not None:
-        if files or gpu is not None or any(figure is not None for figure in own.values()):
+        if files or gpu is not None or _given(own):
             raise UserError("--steps: takes the place of kernel timings and of --gpu")
-        from simulator.calibrate_steps import calibrate_steps
-
-        found: _Report = calibrate_steps(steps, time=time, source=source, licence=licence, seed=seed)
+        found = _from_steps(steps, time, _given(pauses), origin)
     else:
-        if time is not None:
-            raise UserError("--time: belongs to --steps; kernel timings stand in time_us")
+        if time is not None or _given(pauses):
+            raise UserError("--time, --between-steps-us, --new-request-us: belong to --steps")
         from simulator.calibrate import calibrate as from_kernels
 
         record = _record(gpu, own, attention_kernel)
-        found = from_kernels(
-            files, record, dtype=dtype, source=source, licence=licence, seed=seed
-        )
+        found = from_kernels(files, record, dtype=dtype, **origin)  # type: ignore[arg-type]
     text = js.dumps(found.to_dict(), indent=2, allow_nan=False) if json else found.text()
     found.save(out, force=force)
     print(text)
@@ -138,6 +144,30 @@ def calibrate(
     return 0
 
 
+def _check_targets(paths: list[Path | None], *, force: bool) -> None:
+    """Refuse files that cannot or must not be written, before anything is."""
+    for path in filter(None, paths):
+        if path.exists() and not force:
+            raise UserError(f"{path} exists: choose another name or replace it with --force")
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"{path}: cannot be written: there is no folder {path.parent}")
+
+
+def _given(options: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _from_steps(
+    paths: list[Path], time: str | None, pauses_us: dict[str, float], origin: dict[str, Any]
+) -> _Report:
+    from simulator.calibrate_steps import calibrate_steps
+
+    for name, value in pauses_us.items():
+        if not 0 <= value < inf:
+            raise UserError(f"--{name.replace('_', '-')}-us {value}: expected at least 0")
+    return calibrate_steps(paths, time=time, pauses_us=pauses_us, **origin)
+
+
 def _record(
     key: str | None,
     own: dict[str, float | None],
@@ -148,7 +178,7 @@ def _record(
 
     if key is None:
         raise UserError("--gpu: expected the key of the GPU that was measured, or a name for it")
-    missing = [name for name, value in own.items() if value is None]
+    missing = [name for name in own if own[name] is None]
     if len(missing) == len(own):
         return find_gpu(key)
     if missing:
@@ -157,7 +187,7 @@ def _record(
     return own_gpu(key, attention_kernel=attention_kernel, **own)  # type: ignore[arg-type]
 
 
-def _draw(found: "Judged", path: Path) -> None:
+def _draw(found: _Report, path: Path) -> None:
     from simulator.calibrate import plot_errors
     from simulator.plots import new_axes, save
 
