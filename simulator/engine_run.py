@@ -146,6 +146,13 @@ def _check(run: EngineRun, path: Path) -> None:
         raise UserError(f"{run.steps.name}: {len(run.steps.table)} steps: the file is cut off")
     if not (np.diff(run.arrival_ms, prepend=0.0) >= 0).all():
         raise UserError(f"{path}: arrival_ms: expected times of at least 0 in order")
+    starts = run.steps.table["t_start_ms"].to_numpy()[run.added_before]
+    early = np.flatnonzero(run.arrival_ms > starts)
+    if len(early):
+        step = run.added_before[early[0]]
+        raise UserError(
+            f"{path}: request {early[0]}: arrives after step {step}, before which it was added"
+        )
     for number, (tokens, expected) in enumerate(zip(run.token_ms, run.output_tokens, strict=True)):
         if len(tokens) != expected or not (np.diff(tokens, prepend=0.0) > 0).all():
             raise UserError(f"{path}: request {number}: expected {expected} rising times in tok")

@@ -123,9 +123,9 @@ def decode_step_profile(data: bytes, where: str) -> StepProfile:
 
     Examples
     --------
-    >>> decode_step_profile(b"{}", "x.json")
+    >>> decode_step_profile(b"PK", "x.npz")
     Traceback (most recent call last):
-    simulator.errors.UserError: x.json: format None: expected a step profile, batchlab-step-profile/1
+    simulator.errors.UserError: x.npz: a profile of GPU kernels: it belongs to cost kind table
     """
     if data[:2] == b"PK":
         raise UserError(f"{where}: a profile of GPU kernels: it belongs to cost kind table")

@@ -10,6 +10,7 @@ NOTHING: dict[str, Any] = {
     "trace": None,
     "gpu": None,
     "model": None,
+    "model_config": None,
     "request_rate": None,
     "num_requests": None,
     "goodput": (),
