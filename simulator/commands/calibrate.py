@@ -112,6 +112,8 @@ def calibrate(
         Print one JSON object instead of text.
     """
     _check_targets([out, report, figure], force=force)
+    if figure is not None and figure.suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"--figure {figure}: expected a name that ends in png, pdf or svg")
     own = {
         "bf16_tflops": bf16_tflops,
         "hbm_gb_per_s": hbm_gb_per_s,

@@ -208,7 +208,7 @@ BROKEN = {
     "early": (
         "made.requests.jsonl",
         lambda text: text.replace('"arrival_ms": 49', '"arrival_ms": 99'),
-        "request 11: arrives after step 111, before which it was added",
+        "request 11: arrives after step 109, before which it was added",
     ),
     "word": (
         "made.requests.jsonl",
