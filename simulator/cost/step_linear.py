@@ -1,5 +1,7 @@
 """Step times linear in what a step holds, fitted to whole steps of an engine."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,6 +88,16 @@ class StepLinearCost:
         if decodes > self._most_decodes or context > self._most_context:
             self.num_extrapolated += 1
         return time
+
+    def decode_times(self, num_decodes: int, context_tokens: int) -> Iterator[float]:
+        """Yield the durations of consecutive decode steps, seconds (see `RunCostModel`)."""
+        time = self._step + (self._any + self._decode * num_decodes)
+        many = num_decodes > self._most_decodes
+        while True:
+            if many or context_tokens > self._most_context:
+                self.num_extrapolated += 1
+            yield time + self._context * context_tokens
+            context_tokens += num_decodes
 
     def decode_run(
         self, num_decodes: int, context_tokens: int, num_steps: int

@@ -1,4 +1,5 @@
 import json
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,9 @@ def test_a_run_gives_the_bits_of_its_steps(decodes: int, context: int) -> None:
     works = [StepWork(decodes, context + k * decodes, (), decodes, decodes) for k in range(200)]
     assert run.tobytes() == np.array([scalar.step_time(work) for work in works]).tobytes()
     assert vector.num_extrapolated == scalar.num_extrapolated
+    lazy = StepLinearCost(PROFILE, 1.07)
+    assert list(islice(lazy.decode_times(decodes, context), 200)) == run.tolist()
+    assert lazy.num_extrapolated == scalar.num_extrapolated
     vector.take_back(decodes, context + 150 * decodes, 50)
     fewer = StepLinearCost(PROFILE)
     for work in works[:150]:
