@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from simulator.calibrate_checks import check_rows
-from simulator.calibrate_errors import (
-    HeldOut,
-    errors_frame,
-    errors_lines,
-    errors_records,
-    hold_out,
-    plot_errors,
-)
+from simulator.calibrate_errors import hold_out
 from simulator.calibrate_rows import read_timings
 from simulator.calibrate_tables import build_tables
 from simulator.cost.gpus import FA2_MIXING, Gpu, find_gpu
@@ -26,6 +19,7 @@ from simulator.cost.models import Dtype
 from simulator.cost.profile import OperatorProfile, make_profile
 from simulator.cost.profile_file import encode_profile
 from simulator.errors import UserError
+from simulator.held_out import HeldOut, errors_frame, errors_lines, errors_records, plot_errors
 
 __all__ = ["CalibrationReport", "calibrate", "own_gpu", "plot_errors", "write_profile"]
 

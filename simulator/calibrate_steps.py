@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from simulator.calibrate import write_profile
-from simulator.calibrate_errors import FEWEST_ROWS, HELD_OUT, HeldOut, errors_lines, errors_records
 from simulator.cost.step_profile import RANGES, TERMS, StepProfile
 from simulator.errors import UserError
+from simulator.held_out import FEWEST_ROWS, HELD_OUT, HeldOut, errors_lines, errors_records
 from simulator.step_rows import StepLog, read_steps
 
 FEWEST_STEPS = 20

@@ -9,18 +9,13 @@ from cyclopts import Parameter
 
 from simulator.cost.gpus import Gpu, find_gpu
 from simulator.errors import UserError
+from simulator.held_out import Judged, plot_errors
 
 Flag = Annotated[bool, Parameter(negative="")]
 
 
-class _Report(Protocol):
+class _Report(Judged, Protocol):
     """What both kinds of calibration return."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def held_out(self) -> tuple[Any, ...]: ...
 
     def text(self) -> str: ...
 
@@ -190,7 +185,6 @@ def _record(
 
 
 def _draw(found: _Report, path: Path) -> None:
-    from simulator.calibrate import plot_errors
     from simulator.plots import new_axes, save
 
     try:

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from simulator.calibrate_errors import plot_errors
 from simulator.calibrate_steps import StepCalibration, calibrate_steps
 from simulator.cost.profile import DATA_DIRECTORY
 from simulator.cost.step_profile import TERMS, read_step_profile
 from simulator.errors import UserError
+from simulator.held_out import plot_errors
 
 TRUE_US = dict(zip(TERMS, (5000.0, 200.0, 0.15, 40.0, 250.0, 0.7, 150.0), strict=True))
 BUILD = Path(__file__).resolve().parents[2] / "scripts" / "build_step_profile.py"
