@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from simulator.calibrate_checks import check_rows
-from simulator.calibrate_errors import HeldOut, hold_out
+from simulator.calibrate_errors import hold_out
 from simulator.calibrate_rows import read_timings
 from simulator.calibrate_tables import build_tables
 from simulator.cost.gpus import FA2_MIXING, Gpu, find_gpu
@@ -19,10 +19,12 @@ from simulator.cost.models import Dtype
 from simulator.cost.profile import OperatorProfile, make_profile
 from simulator.cost.profile_file import encode_profile
 from simulator.errors import UserError
+from simulator.held_out import HeldOut, errors_frame, errors_lines, errors_records, plot_errors
+
+__all__ = ["CalibrationReport", "calibrate", "own_gpu", "plot_errors", "write_profile"]
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -52,23 +54,14 @@ class CalibrationReport:
     ignored: dict[str, int]
     held_out: tuple[HeldOut, ...]
 
+    @property
+    def title(self) -> str:
+        """What was measured, for a figure."""
+        return f"{self.profile.gpu.name}, {self.profile.dtype}"
+
     def frame(self) -> "pd.DataFrame":
         """Return the errors as a table, one row per operator and split; fractions, not percent."""
-        import pandas as pd
-
-        rows = [
-            {
-                "operator": held.operator,
-                "split": held.split,
-                "rows": held.num_rows,
-                "mape": held.mape if len(held.measured_us) else None,
-                "p95": held.p95 if len(held.measured_us) else None,
-                "bias": held.bias if len(held.measured_us) else None,
-            }
-            for held in self.held_out
-        ]
-        columns = ["operator", "split", "rows", "mape", "p95", "bias"]
-        return pd.DataFrame(rows, columns=columns)
+        return errors_frame(self.held_out)
 
     def text(self) -> str:
         """Return what was used, and the table of errors."""
@@ -76,6 +69,7 @@ class CalibrationReport:
         used = ", ".join(f"{count} {operator}" for operator, count in self.rows.items())
         lines = [f"{gpu.name} in {self.profile.dtype}: {used} rows"]
         lines += [f"left out: {count} rows {why}" for why, count in self.ignored.items()]
+        lines += self.profile.metadata.get("notes", [])
         lines += [
             f"kept: {count} {operator} rows faster than memory, small enough for L2"
             for operator, count in self.from_cache.items()
@@ -88,20 +82,12 @@ class CalibrationReport:
             f"serial prefill term {serial} us per token, query tile {tile}, memory read at {cold} "
             "of its peak",
             "",
-            f"{'operator':<12}{'held out':<16}{'rows':>7}{'MAPE %':>9}{'p95 %':>8}{'bias %':>8}",
+            *errors_lines(self.held_out),
         ]
-        for held in self.held_out:
-            start = f"{held.operator:<12}{held.split:<16}{held.num_rows:>7}"
-            if len(held.measured_us):
-                errors = f"{held.mape:>9.1%}{held.p95:>8.1%}{held.bias:>+8.1%}".replace("%", " ")
-                lines.append(start + errors)
-            else:
-                lines.append(f"{start}{'n/a':>9}{'n/a':>8}{'n/a':>8}")
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the arrays as plain data."""
-        errors = self.frame().to_dict("records")
         return {
             "gpu": self.profile.gpu.key,
             "dtype": self.profile.dtype,
@@ -109,10 +95,7 @@ class CalibrationReport:
             "rows": self.rows,
             "from_cache": self.from_cache,
             "ignored": self.ignored,
-            "errors": [
-                {str(key): None if value != value else value for key, value in row.items()}
-                for row in errors
-            ],
+            "errors": errors_records(self.held_out),
         }
 
     def save(self, path: Path, *, force: bool = False) -> None:
@@ -123,12 +106,23 @@ class CalibrationReport:
         UserError
             If the file exists and `force` is False, or cannot be written.
         """
-        if path.exists() and not force:
-            raise UserError(f"{path} exists: choose another name or replace it with --force")
-        try:
-            path.write_bytes(self.data)
-        except OSError as error:
-            raise UserError(f"{path}: cannot write profile: {error.strerror}") from error
+        write_profile(path, self.data, force=force)
+
+
+def write_profile(path: Path, data: bytes, *, force: bool = False) -> None:
+    """Write a profile file.
+
+    Raises
+    ------
+    UserError
+        If the file exists and `force` is False, or cannot be written.
+    """
+    if path.exists() and not force:
+        raise UserError(f"{path} exists: choose another name or replace it with --force")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write profile: {error.strerror}") from error
 
 
 def calibrate(
@@ -185,6 +179,7 @@ def calibrate(
         "files": list(timings.files),
         "tables": {operator: {"rows": count} for operator, count in rows.items()},
         "how_made": "batchlab calibrate",
+        "notes": [f"{count} rows {what}" for what, count in timings.stand_ins.items()],
     }
     data = encode_profile(arrays, metadata)
     profile = make_profile(arrays, metadata, hashlib.sha256(data).hexdigest(), "calibration")
@@ -258,40 +253,3 @@ def own_gpu(
         attention_kernel,
         FA2_MIXING if attention_kernel == "fa2" else (1.0, 1.0),
     )
-
-
-def plot_errors(report: CalibrationReport, ax: "Axes") -> "Axes":
-    """Draw predicted over measured time of all held-out rows.
-
-    Parameters
-    ----------
-    report : CalibrationReport
-        The report.
-    ax : matplotlib.axes.Axes
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The same axes.
-    """
-    markers = ("o", "s", "^", "D", "v", "P", "X")
-    shown = [held for held in report.held_out if len(held.measured_us)]
-    for number, held in enumerate(shown):
-        ax.plot(
-            held.measured_us,
-            held.predicted_us / held.measured_us,
-            marker=markers[number % len(markers)],
-            markersize=2,
-            linestyle="none",
-            alpha=0.4,
-            label=f"{held.operator}, {held.split}",
-        )
-    ax.axhline(1.0, color="black", linewidth=0.8)
-    ax.set_xscale("log")
-    ax.set_xlabel("Measured time (us)")
-    ax.set_ylabel("Predicted / measured")
-    ax.set_title(f"{report.profile.gpu.name}, {report.profile.dtype}, rows held out")
-    if shown:
-        ax.legend(markerscale=4)
-    return ax

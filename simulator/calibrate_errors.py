@@ -1,7 +1,6 @@
 """How well a profile predicts rows that it was not built from."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -16,55 +15,9 @@ from simulator.cost.operators import all_reduce_s, elementwise_s, gemm_s
 from simulator.cost.profile import FloatArray, OperatorProfile, make_profile
 from simulator.cost.prompts import compile_prompts
 from simulator.errors import UserError
-
-HELD_OUT = 0.2
-"""Fraction of rows, of shapes, or of the top of the range that a split holds out."""
-FEWEST_ROWS = 5
-"""Held-out rows below which no error is given."""
+from simulator.held_out import FEWEST_ROWS, HELD_OUT, HeldOut
 
 Frames = Mapping[str, pd.DataFrame]
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Errors of one operator in one split.
-
-    Attributes
-    ----------
-    operator, split : str
-        `interior` (random points between others), `extrapolation` (the largest sizes), `shapes`
-        (whole linear layers), or `behind context` (chunks behind stored tokens).
-    num_rows : int
-        Rows held out.
-    measured_us, predicted_us : array
-        Their times.
-    """
-
-    operator: str
-    split: str
-    num_rows: int
-    measured_us: FloatArray
-    predicted_us: FloatArray
-
-    @property
-    def errors(self) -> FloatArray:
-        """Signed relative errors."""
-        return self.predicted_us / self.measured_us - 1.0
-
-    @property
-    def mape(self) -> float:
-        """Mean absolute relative error."""
-        return float(np.abs(self.errors).mean())
-
-    @property
-    def p95(self) -> float:
-        """95th percentile of the absolute relative error."""
-        return float(np.quantile(np.abs(self.errors), 0.95))
-
-    @property
-    def bias(self) -> float:
-        """Mean relative error."""
-        return float(self.errors.mean())
 
 
 def hold_out(frames: Frames, gpu: Gpu, dtype: Dtype, seed: int) -> list[HeldOut]:

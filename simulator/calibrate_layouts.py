@@ -17,12 +17,17 @@ SOURCE_KEYS = {
 """Key of a GPU in tables of AIConfigurator and Vidur, where it differs from ours."""
 
 
+REHEARSAL = "float32"
+"""Number format of a rehearsal on a CPU (`profile-gpu --device cpu`), taken for bfloat16."""
+
+
 @dataclass
 class Found:
-    """What a table holds: rows by operator, and how many were left out for which reason."""
+    """What a table holds: rows by operator; how many were left out, or stand in, and why."""
 
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
+    stand_ins: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,10 @@ def _ours(table: pd.DataFrame, gpu: Gpu, dtype: Dtype) -> Found:
     }
     found = Found()
     if "dtype" in table:
+        rehearsed = int((table["dtype"] == REHEARSAL).sum()) if dtype == "bfloat16" else 0
+        if rehearsed:
+            table = table.assign(dtype=table["dtype"].replace(REHEARSAL, dtype))
+            found.stand_ins[f"in {REHEARSAL} stand for {dtype}"] = rehearsed
         same = table["dtype"].isin([dtype]) | table["operator"].isin(["elementwise", "all_reduce"])
         table = _keep(found, table, same, "in another number format")
     table = _keep(found, table, table["operator"].isin(curves), "of an unknown operator")

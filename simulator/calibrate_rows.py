@@ -34,12 +34,15 @@ class Timings:
         it), and where each comes from (`file`, `row`; the header is row 1).
     ignored : dict of str to int
         Reason to the number of rows that it left out.
+    stand_ins : dict of str to int
+        What stands for what, to the number of rows.
     files : tuple of str
         Names of the files, without folders.
     """
 
     frames: dict[str, pd.DataFrame]
     ignored: dict[str, int]
+    stand_ins: dict[str, int]
     files: tuple[str, ...]
 
 
@@ -67,6 +70,7 @@ def read_timings(paths: Sequence[Path], gpu: Gpu, dtype: Dtype) -> Timings:
     """
     frames: dict[str, list[pd.DataFrame]] = {}
     ignored: dict[str, int] = {}
+    stand_ins: dict[str, int] = {}
     for path in paths:
         table = _read(path)
         layout = next((known for known in LAYOUTS if known.needs <= set(table.columns)), None)
@@ -76,8 +80,9 @@ def read_timings(paths: Sequence[Path], gpu: Gpu, dtype: Dtype) -> Timings:
                 "AIConfigurator or Vidur"
             )
         found = layout.read(table, gpu, dtype)
-        for reason, count in found.ignored.items():
-            ignored[reason] = ignored.get(reason, 0) + count
+        for total, counts in ((ignored, found.ignored), (stand_ins, found.stand_ins)):
+            for reason, count in counts.items():
+                total[reason] = total.get(reason, 0) + count
         for operator, frame in found.frames.items():
             if len(frame):
                 frames.setdefault(operator, []).append(_numeric(frame, operator, path.name))
@@ -86,7 +91,7 @@ def read_timings(paths: Sequence[Path], gpu: Gpu, dtype: Dtype) -> Timings:
         for operator in KEYS
         if operator in frames
     }
-    return Timings(together, ignored, tuple(path.name for path in paths))
+    return Timings(together, ignored, stand_ins, tuple(path.name for path in paths))
 
 
 def merge_repeats(frame: pd.DataFrame, operator: str) -> pd.DataFrame:

@@ -46,6 +46,9 @@ app = App(
 
 LOADED_ON_DEMAND = {
     "sweep": "Run a specification at every point of a grid, for several seeds.",
+    "check-vllm": "Replay recordings of the real vLLM: decisions, token times, latencies.",
+    "calibrate": "Turn timings into a cost profile, and say how well it predicts.",
+    "profile-gpu": "Time the operators of a model on the GPU at hand, for calibrate.",
     "cost": "Take one step apart: the time of every term, and what bounds it.",
     "workload": "Look at a workload, fit a generator to it, or write one to a file.",
 }
@@ -65,6 +68,7 @@ def run(
     trace: Path | None = None,
     gpu: str | None = None,
     model: str | None = None,
+    model_config: Path | None = None,
     request_rate: Annotated[str | None, Parameter(name=["--request-rate", "--rate"])] = None,
     num_requests: Annotated[str | None, Parameter(name=["--num-requests", "--num-prompts"])] = None,
     goodput: Annotated[list[str] | None, Parameter(consume_multiple=(1, None), negative="")] = None,
@@ -99,6 +103,8 @@ def run(
         GPU type (short for --cost.gpu).
     model
         Model (short for --cost.model).
+    model_config
+        A config.json in Hugging Face's form (short for --cost.architecture).
     request_rate
         Mean requests per second; time is stretched to it.
     num_requests
@@ -125,6 +131,7 @@ def run(
         trace=trace,
         gpu=gpu,
         model=model,
+        model_config=model_config,
         request_rate=request_rate,
         num_requests=num_requests,
         goodput=goodput or (),
@@ -177,32 +184,6 @@ def demo(*, out: Out = Path("results/demo"), force: Flag = False, seed: int = 0)
     print(main_job.FOOTNOTE)
     print(f"Results in {out}")
     return OK
-
-
-@app.command
-def check_vllm(*files: Path) -> int:
-    """Replay decisions recorded from the vLLM scheduler; compare every field.
-
-    Prints `equal`, or the first step and field that differ. Exit code 1 if any
-    file differs.
-
-    For example:
-
-      batchlab check-vllm recordings/*.jsonl.gz
-
-    Parameters
-    ----------
-    files
-        Recordings in the format vllm-sched-golden/1, plain or gzip.
-    """
-    from simulator.vllm_recording import check_recording
-
-    if not files:
-        raise UserError("check-vllm: expected at least one recording")
-    differences = [(path, check_recording(path)) for path in files]
-    for path, difference in differences:
-        print(f"{path}: {difference or 'equal'}")
-    return GATE_FAILED if any(difference for _, difference in differences) else OK
 
 
 @app.command(name="list")
@@ -289,7 +270,8 @@ def _dispatch(words: Sequence[str]) -> int:
 def _add_commands(words: Sequence[str]) -> None:
     """Register the commands of other files; a file is loaded when its command is named."""
     for name, summary in LOADED_ON_DEMAND.items():
-        target = f"simulator.commands.{name}:{'app' if name == 'workload' else name}"
+        module = name.replace("-", "_")
+        target = f"simulator.commands.{module}:{'app' if name == 'workload' else module}"
         if name in words[:1]:
             app.command(target, name=name)  # its own help, whole
         else:

@@ -116,7 +116,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
     """Return `base` with the keys of `over` put on top, section by section.
 
     A section whose kind changes starts afresh: the parameters of one policy mean nothing to
-    another.
+    another. A file that stands in for a name (a profile for a GPU, a config.json for a model)
+    takes its place, and the other way round.
 
     Parameters
     ----------
@@ -137,10 +138,27 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
             below = {"kind": below}  # `policy: static` in a file
         if isinstance(below, Mapping) and isinstance(value, Mapping):
             changed = "kind" in value and value["kind"] != below.get("kind")
+            if key == "cost":
+                below = _give_way(below, value)
             merged[key] = dict(value) if changed else merge(below, value)
         else:
             merged[key] = value
     return merged
+
+
+STAND_INS = {"architecture": ("model",), "profile": ("gpu", "dtype")}
+"""Keys of a cost that name a file, and the keys that it answers, the name it replaces first."""
+
+
+def _give_way(cost: Mapping[str, Any], over: Mapping[str, Any]) -> Nested:
+    """Return a cost without what `over` replaces: names by a file, or a file by a name."""
+    gone: set[str] = set()
+    for file, names in STAND_INS.items():
+        if over.get(file) is not None:
+            gone.update(names)
+        elif names[0] in over:
+            gone.add(file)
+    return {key: value for key, value in cost.items() if key not in gone}
 
 
 def combine(options: Mapping[str, Any], more: Mapping[str, Any], path: str = "") -> Nested:
@@ -173,6 +191,7 @@ def shorthands(
     trace: Path | None,
     gpu: str | None,
     model: str | None,
+    model_config: Path | None,
     request_rate: str | None,
     num_requests: str | None,
     goodput: Sequence[str],
@@ -183,7 +202,7 @@ def shorthands(
 
     Parameters
     ----------
-    trace, gpu, model, request_rate, num_requests, goodput, seed
+    trace, gpu, model, model_config, request_rate, num_requests, goodput, seed
         As given on the command line; None or empty where left out.
     workload : mapping
         The workload section so far; it decides which rate is meant.
@@ -195,6 +214,7 @@ def shorthands(
     for section, key, value in (
         ("cost", "gpu", gpu),
         ("cost", "model", model),
+        ("cost", "architecture", None if model_config is None else str(model_config)),
         ("workload", "num_requests", num_requests),
     ):
         if value is not None:

@@ -88,11 +88,12 @@ def read_recording(path: Path) -> tuple[Line, list[Line]]:
     UserError
         Naming file and line.
     """
-    lines = [_parse(path, number, text) for number, text in enumerate(_texts(path), 1)]
+    lines = read_lines(path)
     if not lines or lines[0].get("format") != FORMAT:
         raise UserError(f"{path}, line 1: expected a header with format {FORMAT}")
     if lines[-1].get("end") != 1:
         raise UserError(f"{path}, line {len(lines)}: expected the footer; the file is cut off")
+    _check_header(lines[0], path)
     known: dict[int, int] = {}
     for line in lines[1:-1]:
         work = [[e, 1, known[e]] if isinstance(e, int) else e for e in line.get("sch", [])]
@@ -101,6 +102,45 @@ def read_recording(path: Path) -> tuple[Line, list[Line]]:
         line.setdefault("run", [rid for rid, _, _ in work])
         line.setdefault("kvu", line["kv"])
     return lines[0], lines[1:-1]
+
+
+CONFIG = (
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_num_active_seqs",
+    "max_model_len",
+    "block_size",
+    "num_gpu_blocks",
+    "enable_chunked_prefill",
+    "long_prefill_token_threshold",
+    "long_prefill_token_threshold_adaptive",
+    "policy",
+    "enable_prefix_caching",
+    "watermark",
+    "scheduler_reserve_full_isl",
+    "async_scheduling",
+)
+"""Fields of the configuration in a header."""
+
+
+def _check_header(header: Line, path: Path) -> None:
+    for name in ("config", "requests", "arrival_time"):
+        if name not in header:
+            raise UserError(f"{path}, line 1: field {name} is missing")
+    missing = [name for name in CONFIG if name not in header["config"]]
+    if missing:
+        raise UserError(f"{path}, line 1: field config.{missing[0]} is missing")
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Return the objects of a file of JSON lines, plain or gzip.
+
+    Raises
+    ------
+    UserError
+        Naming file and line.
+    """
+    return [_parse(path, number, text) for number, text in enumerate(_texts(path), 1)]
 
 
 def _texts(path: Path) -> list[str]:

@@ -64,7 +64,7 @@ def cost(
         "dtype": dtype,
     }
     options = {key: value for key, value in given.items() if value is not None}
-    spec = validated(TableSpec, options | {"tp": tp, "engine_profile": engine_profile}, "cost")
+    spec = validated(TableSpec, options | {"tp": tp, "engine_profile": engine_profile}, "")
     step = describe_step(spec, decodes, context, [parse_chunk(text) for text in chunk or ()])
     print(js.dumps(step.to_dict(), indent=2) if json else step.text())
     return 0

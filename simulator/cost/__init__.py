@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         LinearSpec,
     )
     from simulator.cost.spec_base import BaseCostSpec
+    from simulator.cost.step_linear import StepLinearCost
+    from simulator.cost.step_profile import StepProfile, read_step_profile
+    from simulator.cost.step_spec import StepLinearSpec
     from simulator.cost.table import TableCost
     from simulator.cost.table_spec import TableSpec
     from simulator.cost.traffic import StepColumns, step_flops_bytes, step_traffic
@@ -77,6 +80,9 @@ __all__ = [
     "RunCostModel",
     "StepBreakdown",
     "StepColumns",
+    "StepLinearCost",
+    "StepLinearSpec",
+    "StepProfile",
     "StepWork",
     "TableCost",
     "TableSpec",
@@ -86,6 +92,7 @@ __all__ = [
     "parse_chunk",
     "read_model_file",
     "read_profile",
+    "read_step_profile",
     "step_flops_bytes",
     "step_traffic",
     "table_cost",
@@ -103,6 +110,9 @@ _HOMES = {
     "noise": "NoisyCost",
     "spec": "COSTS CostSpec EmpiricalSpec ExponentialSpec FixedSpec LinearBatchSpec LinearSpec",
     "spec_base": "BaseCostSpec",
+    "step_linear": "StepLinearCost",
+    "step_profile": "StepProfile read_step_profile",
+    "step_spec": "StepLinearSpec",
     "table_spec": "TableSpec",
     "assemble": "table_cost",
     "breakdown": "StepBreakdown",

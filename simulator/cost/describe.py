@@ -79,7 +79,7 @@ def describe_step(
         peak_tflops=profile.peak_flops / 1e12,
         peak_gb_per_s=profile.hbm_bytes_per_s / 1e9,
         outside=_outside(cost, work),
-        notes=cost.notes,
+        notes=(*cost.notes, *_unfit(spec)),
     )
 
 
@@ -168,6 +168,15 @@ def _seconds(spec: TableSpec, cost: TableCost, work: StepWork) -> dict[str, floa
     each = linears_s(spec.find_profile(), spec.find_model(), spec.tp, tokens)
     scale = total / sum(float(seconds[0]) for seconds in each.values())
     return {name: float(seconds[0]) * scale for name, seconds in each.items()} | parts
+
+
+def _unfit(spec: TableSpec) -> tuple[str, ...]:
+    """Say by how much the model does not fit the memory, if it does not."""
+    try:
+        spec.kv_capacity()
+    except UserError as error:
+        return (str(error),)
+    return ()
 
 
 def _term(

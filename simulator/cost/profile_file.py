@@ -107,6 +107,8 @@ def decode_profile(data: bytes, where: str) -> tuple[dict[str, NDArray[Any]], di
 
 def _read_members(data: bytes, where: str) -> dict[str, bytes]:
     """Read every member of the archive."""
+    if data[:1] == b"{":
+        raise UserError(f"{where}: a step profile: it belongs to cost kind step-linear")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}

@@ -14,6 +14,7 @@ from simulator.cost.analytic import (
     check_distribution,
 )
 from simulator.cost.spec_base import BaseCostSpec
+from simulator.cost.step_spec import StepLinearSpec
 from simulator.cost.table_spec import TableSpec
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "FixedSpec",
     "LinearBatchSpec",
     "LinearSpec",
+    "StepLinearSpec",
     "TableSpec",
 ]
 
@@ -147,11 +149,25 @@ class EmpiricalSpec(BaseCostSpec):
         return EmpiricalCost([value / 1e3 for value in self.values_ms], self.probs, rng)
 
 
-COSTS = (FixedSpec, LinearBatchSpec, LinearSpec, ExponentialSpec, EmpiricalSpec, TableSpec)
+COSTS = (
+    FixedSpec,
+    LinearBatchSpec,
+    LinearSpec,
+    StepLinearSpec,
+    ExponentialSpec,
+    EmpiricalSpec,
+    TableSpec,
+)
 """The kinds of cost model."""
 
 CostSpec = Annotated[
-    FixedSpec | LinearBatchSpec | LinearSpec | ExponentialSpec | EmpiricalSpec | TableSpec,
+    FixedSpec
+    | LinearBatchSpec
+    | LinearSpec
+    | StepLinearSpec
+    | ExponentialSpec
+    | EmpiricalSpec
+    | TableSpec,
     Field(discriminator="kind"),
 ]
 """Any of them, told apart by `kind`."""

@@ -1,10 +1,13 @@
 """What a person writes to have steps timed like a real model on a real GPU."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from simulator.cost.assemble import assemble
 from simulator.cost.engine_profiles import find_engine_profile
@@ -17,6 +20,16 @@ from simulator.cost.profile import OperatorProfile, load_profile, read_profile
 from simulator.cost.spec_base import BaseCostSpec
 from simulator.cost.table import TableCost
 from simulator.errors import UserError
+
+
+@contextmanager
+def _about(key: str) -> Iterator[None]:
+    """Let an error name the key of the specification that it is about."""
+    try:
+        yield
+    except UserError as error:
+        context = {"key": key, "text": str(error)}
+        raise PydanticCustomError("nested", "{text}", context) from None
 
 
 class TableSpec(BaseCostSpec):
@@ -61,10 +74,13 @@ class TableSpec(BaseCostSpec):
             return data
         named = dict(data)
         if isinstance(data.get("profile"), str):
-            profile = read_profile(Path(data["profile"]))
+            with _about("profile"):
+                profile = read_profile(Path(data["profile"]))
             named = {"gpu": profile.gpu.key, "dtype": profile.dtype, **named}
         if isinstance(data.get("architecture"), str):
-            named = {"model": read_model_file(Path(data["architecture"])).key, **named}
+            with _about("architecture"):
+                model = read_model_file(Path(data["architecture"]))
+            named = {"model": model.key, **named}
         return named
 
     @field_validator("engine_profile")
@@ -74,14 +90,20 @@ class TableSpec(BaseCostSpec):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        gpu, model = self.find_gpu(), self.find_model()
+        with _about("gpu"):
+            gpu = self.find_gpu()
+        with _about("model"):
+            model = self.find_model()
         files = self.profile is not None or self.dtype != "bfloat16"
-        dtype = self.find_profile().dtype if files else self.dtype
+        with _about("dtype"):
+            dtype = self.find_profile().dtype if files else self.dtype
         named = (("gpu", self.gpu, gpu.key), ("dtype", self.dtype, dtype))
         for name, given, expected in (*named, ("model", self.model, model.key)):
             if given != expected:
-                raise UserError(f"{name} {given} contradicts the file, which is for {expected}")
-        check_tp(model, self.tp)
+                with _about(name):
+                    raise UserError(f"{given} contradicts the file, which is for {expected}")
+        with _about("tp"):
+            check_tp(model, self.tp)
         return self
 
     def find_model(self) -> ModelArchitecture:

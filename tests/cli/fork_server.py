@@ -15,11 +15,22 @@ from typing import IO, Any, NoReturn
 import pandas as pd
 import pyarrow.parquet as pq
 
+import simulator.calibrate_steps
 import simulator.cli
+import simulator.engine_check
+import simulator.profile_gpu
 import simulator.result
 import simulator.run
 
-WARM = (pd, pq, simulator.result, simulator.run)
+WARM = (
+    pd,
+    pq,
+    simulator.calibrate_steps,
+    simulator.engine_check,
+    simulator.profile_gpu,
+    simulator.result,
+    simulator.run,
+)
 """Modules that the commands import when they need them."""
 
 

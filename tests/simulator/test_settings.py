@@ -10,6 +10,7 @@ NOTHING: dict[str, Any] = {
     "trace": None,
     "gpu": None,
     "model": None,
+    "model_config": None,
     "request_rate": None,
     "num_requests": None,
     "goodput": (),
@@ -122,6 +123,21 @@ MERGED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"measure": {"goodput": {"tpot_ms": 2}}},
         {"measure": {"warmup_s": 1, "goodput": {"ttft_ms": 1, "tpot_ms": 2}}},
     ),
+    "a file replaces a name": (
+        {"cost": {"gpu": "h100", "model": "qwen3-8b", "dtype": "fp8", "tp": 2}},
+        {"cost": {"profile": "a.npz", "architecture": "b.json"}},
+        {"cost": {"tp": 2, "profile": "a.npz", "architecture": "b.json"}},
+    ),
+    "a name replaces a file": (
+        {"cost": {"profile": "a.npz", "architecture": "b.json", "tp": 2}},
+        {"cost": {"gpu": "h100", "model": "qwen3-8b"}},
+        {"cost": {"tp": 2, "gpu": "h100", "model": "qwen3-8b"}},
+    ),
+    "no file replaces nothing": (
+        {"cost": {"gpu": "h100"}},
+        {"cost": {"profile": None}},
+        {"cost": {"gpu": "h100", "profile": None}},
+    ),
     "a value replaces a section": (
         {"policy": {"kind": "static"}},
         {"policy": "none"},
@@ -144,6 +160,7 @@ def test_short_options_stand_for_keys() -> None:
         | {
             "gpu": "a100",
             "model": "qwen3-32b",
+            "model_config": Path("config.json"),
             "num_requests": "50",
             "request_rate": "2",
             "goodput": ("ttft:500", "tpot:50"),
@@ -152,7 +169,7 @@ def test_short_options_stand_for_keys() -> None:
         }
     )
     assert found == {
-        "cost": {"gpu": "a100", "model": "qwen3-32b"},
+        "cost": {"gpu": "a100", "model": "qwen3-32b", "architecture": "config.json"},
         "workload": {"num_requests": "50", "request_rate": "2"},
         "measure": {"goodput": {"ttft_ms": "500", "tpot_ms": "50"}},
         "seed": "7",

@@ -203,3 +203,10 @@ def test_utilisation_of_a_run() -> None:
     single = describe_step(spec, 64, 1000)
     assert mfu[1] == pytest.approx(single.mfu)
     assert bandwidth[1] == pytest.approx(single.bandwidth_utilisation)
+
+
+def test_a_model_that_does_not_fit_is_noted() -> None:
+    note = describe_step(TableSpec(model="llama-3.1-70b"), chunks=[(8, 0)]).notes[-1]
+    assert note == (
+        "llama-3.1-70b on 1 x h100 lacks 70.5 GB per GPU (77.0 GB usable): tp 4 would fit"
+    )

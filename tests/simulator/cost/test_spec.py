@@ -16,6 +16,7 @@ WRITTEN: list[dict[str, Any]] = [
     {"kind": "fixed", "step_ms": 20},
     {"kind": "linear-batch", "fixed_ms": 5, "per_request_ms": 2},
     {"kind": "linear", "fixed_ms": 5, "per_decode_us": 20, "per_prefill_token_us": 40},
+    {"kind": "step-linear", "profile": "cpu", "slowness": 1.5},
     {"kind": "exponential", "mean_ms": 10, "per": "request"},
     {"kind": "empirical", "values_ms": [10, 20], "probs": [0.9, 0.1]},
     {"kind": "table", "gpu": "h200", "model": "qwen3-32b", "tp": 2},
