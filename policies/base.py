@@ -100,16 +100,16 @@ class KvOp(NamedTuple):
 
     Attributes
     ----------
-    action : {"take", "hold", "release"}
-        Take the cached blocks of a request's prefix, hold blocks for `tokens` tokens in all, or
-        free all blocks.
+    action : {"take", "hold", "decodes", "release"}
+        Take the cached blocks of a request's prefix, hold blocks for `tokens` tokens in all, hold
+        one more token for every running decode, or free all blocks.
     rid : int
-        Request number.
+        Request number; -1 for decodes.
     tokens : int
         Tokens to hold; 0 for the others.
     """
 
-    action: Literal["take", "hold", "release"]
+    action: Literal["take", "hold", "decodes", "release"]
     rid: int
     tokens: int = 0
 
@@ -294,6 +294,9 @@ class Scratch(Protocol):
 
     def hold(self, request: RequestView, tokens: int) -> bool:
         """Hold blocks for `tokens` tokens in all; False, changing nothing, if too few are free."""
+
+    def hold_decodes(self, running: Running) -> None:
+        """Hold blocks for one more token of every running decode; they are known to be free."""
 
     def release(self, request: RequestView) -> None:
         """Free all blocks of the request."""

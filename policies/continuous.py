@@ -132,7 +132,7 @@ class Continuous(Policy):
 
     def _decodes_find_blocks(self, view: View) -> bool:
         """Whether every decode finds its block, without looking at them; False if unsure."""
-        if view.kv.caching or view.plans_ahead:
+        if view.plans_ahead:
             return False
         free = view.kv.free
         # A decode needs at most one block more, so this is enough while blocks abound.
@@ -174,17 +174,17 @@ class Continuous(Policy):
         """
         running = view.running
         num_decodes = running.num_decodes
-        if view.kv.caching or view.plans_ahead or num_decodes > step.left:
+        if view.plans_ahead or num_decodes > step.left:
             return False
         served: list[tuple[RequestView, int]] = []
         growth, left = 0, step.left - num_decodes
         for request in running.partials:
             tokens = self._wish(request, step, view)
-            if self._rules.decodes_first:
-                if request.computed >= request.prompt_tokens:
-                    return False  # it stands among the decodes
-            elif tokens > left and running.decodes_before(request) < num_decodes:
-                return False  # it stands before decodes and takes some of their budget
+            if self._rules.decodes_first and request.computed >= request.prompt_tokens:
+                return False  # it stands among the decodes
+            matters = view.kv.caching or (tokens > left and not self._rules.decodes_first)
+            if matters and running.decodes_before(request) < num_decodes:
+                return False  # it takes some of the budget, or its blocks, before decodes
             tokens = min(tokens, left)
             if tokens > 0:
                 left -= tokens
@@ -193,6 +193,8 @@ class Continuous(Policy):
         # A decode needs at most one block more, so the first test is enough while blocks abound.
         if num_decodes + growth > kv.free and view.kv.decode_growth + growth > kv.free:
             return False
+        if view.kv.caching:
+            kv.hold_decodes(running)
         for request, tokens in served:
             kv.hold(request, request.computed + tokens)
             step.chunks.append(Work(request.id, tokens))
@@ -254,8 +256,10 @@ class Continuous(Policy):
         num_running = len(view.running) - len(step.preempted)
         if step.left <= 0 or num_running >= most or not len(view.waiting):
             return
-        # The decodes of an ample step hold their blocks only when the engine runs it.
-        spare = view.kv.decode_growth if step.num_decodes is not None else 0
+        # The decodes of an ample step hold their blocks only when the engine runs it, unless it
+        # matters which blocks these are.
+        is_spared = step.num_decodes is not None and not view.kv.caching
+        spare = view.kv.decode_growth if is_spared else 0
         self._order.begin(view)
         while step.left > 0 and num_running < most:
             request = self._order.head
@@ -299,6 +303,8 @@ class Continuous(Policy):
             any_decode = len(step.tokens)
         if not any_decode and not chunks:
             return Decision(preempt=preempt, kv=journal)
+        if step.num_decodes is not None and not step.admitted:
+            journal = ()  # it is what the engine does by itself
         steady = is_steady and not preempt and (not chunks or self._goes_on(step))
         plan = Plan(decodes, tuple(chunks), steady=steady)
         return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)

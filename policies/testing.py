@@ -142,6 +142,12 @@ class ScriptedScratch:
         self._held[request.id] = blocks
         return True
 
+    def hold_decodes(self, running: Iterable[RequestView]) -> None:
+        """Hold blocks for one more token of every running decode."""
+        for request in running:
+            if request.is_decode:
+                self.hold(request, request.computed + 1)
+
     def release(self, request: RequestView) -> None:
         """Free all blocks of the request."""
         self.free += self._held.get(request.id, self._kv.held(request))

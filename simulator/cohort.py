@@ -7,8 +7,7 @@ leaves. All of it is exact: a member shows the same values as if it had been ste
 
 from heapq import heappop, heappush
 
-from policies.base import RequestView
-from simulator.kv_cache import BlockManager
+from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.request import Request
 from workloads.request import RequestSpec
 
@@ -90,11 +89,11 @@ class Cohort:
 
     Parameters
     ----------
-    kv : CohortLedger
+    kv : CohortLedger or CachedCohortLedger
         Ledger in which the members hold their blocks.
     """
 
-    def __init__(self, kv: "CohortLedger") -> None:
+    def __init__(self, kv: CohortLedger | CachedCohortLedger) -> None:
         self.members: dict[int, CohortRequest] = {}
         self.clock = 0
         self.context_tokens = 0
@@ -125,8 +124,8 @@ class Cohort:
 
     @property
     def growth(self) -> int:
-        """Blocks that the next step needs."""
-        return self.due[self.clock % len(self.due)]
+        """Blocks that the next step needs and that are not held yet."""
+        return 0 if self._kv.in_step else self.due[self.clock % len(self.due)]
 
     @property
     def next_end(self) -> int | None:
@@ -147,7 +146,7 @@ class Cohort:
         steps, cycle, free = last - self.clock - 1, len(self.due), self._kv.free
         if (steps // cycle + 1) * len(self._kv.growing) <= free:
             return steps
-        needed = self.growth
+        needed = self.due[self.clock % cycle]
         for step in range(steps):
             needed += self.due[(self.clock + step + 1) % cycle]
             if needed > free:
@@ -165,12 +164,13 @@ class Cohort:
             self.last_token = time
         elif (time is None) is not (self.last_token is None):
             return False
-        held = self._kv.held(request)
-        if held == -(-computed // size):
-            self.due[(self.clock - computed) % size] += 1
-            self._kv.growing.add(request.id)
-        elif held < -(-(request.prompt_tokens + output_tokens - 1) // size):
+        held, slot = self._kv.held(request), (self.clock - computed) % size
+        grows = held == -(-computed // size)
+        if not grows and held < -(-(request.prompt_tokens + output_tokens - 1) // size):
             return False
+        if not self._kv.enter(request, request.order, slot, grows):
+            return False
+        self.due[slot] += grows
         if time != self.last_token:
             self.late[request.id] = time
         end = self._end_of[request.id] = self.clock + output_tokens - request.generated
@@ -187,9 +187,8 @@ class Cohort:
         self.context_tokens -= computed + 1
         self.num_rows -= request.size
         del self.members[request.id], self._end_of[request.id]
-        if request.id in self._kv.growing:
-            self.due[(self.clock - computed) % len(self.due)] -= 1
-            self._kv.settle(request)
+        slot = (self.clock - computed) % len(self.due)
+        self.due[slot] -= self._kv.settle(request, request.order, slot)
         request.exit()
         self.late.pop(request.id, None)
 
@@ -197,18 +196,17 @@ class Cohort:
         """Let everyone go."""
         for request in list(self.members.values()):
             self.leave(request)
+        self._kv.in_step = 0
 
     def begin_step(self) -> None:
-        """Take the blocks of the next step."""
-        self._kv.grow(self.growth)
-        self._kv.in_step = 1
+        """Take the blocks of the next step, unless they are held already."""
+        if not self._kv.in_step:
+            self._kv.grow(self.clock, self.due, 1)
+            self._kv.in_step = 1
 
     def advance(self, steps: int) -> None:
         """Do whole steps at once; the caller has seen that blocks suffice and nobody ends."""
-        cycles, rest = divmod(steps, len(self.due))
-        blocks = cycles * len(self._kv.growing)
-        blocks += sum(self.due[(self.clock + i) % len(self.due)] for i in range(rest))
-        self._kv.grow(blocks)
+        self._kv.grow(self.clock, self.due, steps)
         self.clock += steps
         self.context_tokens += steps * len(self.members)
 
@@ -239,34 +237,3 @@ class Cohort:
             rid = heappop(self._ends)[2]  # there twice if it left and came back between steps
             done[rid] = self.members[rid]
         return list(done.values())
-
-
-class CohortLedger(BlockManager):
-    """A ledger in which the blocks of cohort members grow without being touched one by one."""
-
-    def __init__(self, num_blocks: int | None, block_size: int) -> None:
-        super().__init__(num_blocks, block_size)
-        self.growing: set[int] = set()
-        self.in_step = 0
-
-    def held(self, request: RequestView) -> int:
-        """Return the number of blocks the request holds."""
-        if request.id in self.growing:
-            return -(-(request.computed + self.in_step) // self.block_size)
-        return super().held(request)
-
-    def need(self, request: RequestView, tokens: int) -> int:
-        """Return how many more blocks the request needs to compute `tokens` more tokens."""
-        blocks = -(-(request.computed + tokens) // self.block_size)
-        return max(0, blocks - self.held(request))
-
-    def grow(self, blocks: int) -> None:
-        """Give the members the blocks that their next step needs."""
-        assert blocks <= self.free, "checked before the step"
-        self.free -= blocks
-        self.num_allocated += blocks
-
-    def settle(self, request: RequestView) -> None:
-        """Write down what a leaving member holds."""
-        self._held[request.id] = self.held(request)
-        self.growing.discard(request.id)

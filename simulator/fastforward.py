@@ -5,11 +5,14 @@ batch size. And while the policy calls its plan steady and nothing can happen in
 follow each other without an event and without asking the policy again.
 """
 
+from collections.abc import Sequence
+
 from simpy.events import Process
 
-from policies.base import ALL_RUNNING, Decision, Plan, Release
+from policies.base import ALL_RUNNING, Decision, KvOp, Plan, Release
 from simulator.clock import TICKS_PER_SECOND
-from simulator.cohort import Cohort, CohortLedger, CohortRequest
+from simulator.cohort import Cohort, CohortRequest
+from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.cost.base import StepWork
 from simulator.decode_run import eventless_steps
 from simulator.engine import Engine
@@ -23,10 +26,11 @@ class FastEngine(Engine):
 
     request_type = CohortRequest
     ledger_type = CohortLedger
+    cached_ledger_type = CachedCohortLedger
 
     def start(self) -> Process:
         """Start the process that runs the replica."""
-        assert isinstance(self.kv, CohortLedger)
+        assert isinstance(self.kv, CohortLedger | CachedCohortLedger)
         self._cohort = Cohort(self.kv)
         self._together = self._stands = False
         return super().start()
@@ -39,9 +43,24 @@ class FastEngine(Engine):
         if chunks is None:
             self._cohort.dissolve()
             return super()._take_on(plan)
+        if chunks and not self._stands:
+            self._cohort.begin_step()
         for request, tokens in chunks:
             self.kv.hold(request.id, request.computed + tokens)
         return chunks
+
+    def _repeat(self, journal: Sequence[KvOp]) -> None:
+        members = self._cohort.members
+        if any(rid in members for _, rid, _ in journal):
+            self._cohort.dissolve()
+        super()._repeat(journal)
+
+    def _hold_decodes(self) -> None:
+        if self._gather():
+            self._cohort.begin_step()
+        else:
+            self._cohort.dissolve()
+            super()._hold_decodes()
 
     def _all_advance(self, plan: Plan) -> bool:
         """Whether the plan is no more than one token for every decode, and that is fine."""
@@ -75,7 +94,13 @@ class FastEngine(Engine):
             if len(dict(plan.chunks)) < len(chunks):
                 return None
             chunks.sort(key=lambda item: item[0].order)
+        if self.kv.caching and chunks and plan.decodes and not self._last_come(chunks[0][0]):
+            return None
         return chunks
+
+    def _last_come(self, request: Request) -> bool:
+        """Whether no decode stands behind the request."""
+        return self.running.decodes_before(request) == self.running.num_decodes
 
     def _gather(self) -> bool:
         """Make every running decode a member; False if one cannot be."""
@@ -183,8 +208,6 @@ class FastEngine(Engine):
         if request.first_scheduled is None:
             request.first_scheduled = start
         while True:
-            if not self._stands:
-                self._cohort.begin_step()
             work = self._work(listed)
             end = start + self._duration(work)
             self._tell_step(work, work, start, end)
@@ -194,6 +217,8 @@ class FastEngine(Engine):
             if gaps:
                 self._tell_gaps(end, gaps)
             request.compute(tokens)
+            if not self._stands:
+                self._cohort.begin_step()
             self.kv.hold(request.id, request.computed + tokens)
             start = end
 

@@ -10,7 +10,7 @@ decisions.
 
 from collections.abc import Hashable, Sequence
 
-from policies.base import Hit, KvOp, RequestView, Scratch
+from policies.base import Hit, KvOp, RequestView, Running, Scratch
 from simulator.errors import RuleBroken
 from simulator.free_list import FreeList, Undo
 from simulator.kv_cache import BlockManager, Segment
@@ -149,6 +149,12 @@ class PrefixLedger(BlockManager):
             self._set_table(rid, table + fresh, self._filled.get(rid, 0))
         self._publish(rid, tokens)
 
+    def hold_decodes(self, running: Running) -> None:
+        """Hold blocks for one more token of every running decode, in running order."""
+        for request in running:
+            if request.is_decode:
+                self.hold(request.id, request.computed + 1)
+
     def held(self, request: RequestView) -> int:
         """Return the number of blocks the request holds."""
         return len(self._tables.get(request.id, ()))
@@ -219,8 +225,11 @@ class PrefixLedger(BlockManager):
 
     def _publish(self, rid: int, tokens: int) -> None:
         """Publish the blocks that are full with known tokens."""
+        self._publish_up_to(rid, min(tokens, self._known[rid]) // self.block_size)
+
+    def _publish_up_to(self, rid: int, full: int) -> None:
+        """Publish the first `full` blocks of a request."""
         table, filled = self._tables[rid], self._filled[rid]
-        full = min(tokens, self._known[rid]) // self.block_size
         for index in range(filled, full):
             block, key = table[index], self.content.key(rid, index)
             if self._undo is not None:
@@ -288,6 +297,11 @@ class PrefixScratch:
         self._kv.hold(request.id, tokens)
         self._done.append(KvOp("hold", request.id, tokens))
         return True
+
+    def hold_decodes(self, running: Running) -> None:
+        """Hold blocks for one more token of every running decode; they are known to be free."""
+        self._kv.hold_decodes(running)
+        self._done.append(KvOp("decodes", -1))
 
     def release(self, request: RequestView) -> None:
         """Free all blocks of the request."""

@@ -15,6 +15,7 @@ from simulator.cost.base import CostModel
 from simulator.errors import RuleBroken, RunError
 from simulator.kv_cache import BlockManager
 from simulator.observer import Observer, hooks
+from simulator.prefix_cache import PrefixLedger
 from simulator.queues import RunningList, WaitingQueue
 from simulator.request import Request, State
 from simulator.rules import Listed
@@ -50,6 +51,7 @@ class Replica:
 
     request_type = Request
     ledger_type = BlockManager
+    cached_ledger_type = PrefixLedger
     plans_ahead = False
 
     def __init__(
@@ -133,6 +135,9 @@ class Replica:
     def _repeat(self, journal: Sequence[KvOp]) -> None:
         """Do to the ledger what the policy tried, in the same order."""
         for action, rid, tokens in journal:
+            if action == "decodes":
+                self._hold_decodes()
+                continue
             request = self.running.get(rid) or self.waiting.get(rid)
             if request is None:
                 raise RuleBroken(f"request {rid} is in the journal but not here")
@@ -143,6 +148,12 @@ class Replica:
             else:
                 request.computed = self.kv.take(request)
                 request.cached_tokens += request.computed
+
+    def _hold_decodes(self) -> None:
+        """Hold blocks for one more token of every running decode, in running order."""
+        for request in self.running:
+            if request.is_decode:
+                self.kv.hold(request.id, request.computed + 1)
 
     def _take(self, rid: int) -> Request:
         request = self.waiting.pop(rid)

@@ -14,7 +14,6 @@ from simulator.engine import Engine
 from simulator.errors import UserError
 from simulator.fastforward import FastEngine
 from simulator.observer import Observer
-from simulator.prefix_cache import PrefixLedger
 from simulator.recorder import TableRecorder, merge_tables
 from simulator.result import Result
 from simulator.spec import RunSpec
@@ -140,7 +139,8 @@ def _replica(
     recorder = TableRecorder(output_tokens, index)
     cost = spec.cost.build(streams("cost", index))
     engine_type = engine_type_of(spec, stepper)
-    ledger_type = PrefixLedger if spec.engine.enable_prefix_caching else engine_type.ledger_type
+    caching = spec.engine.enable_prefix_caching
+    ledger_type = engine_type.cached_ledger_type if caching else engine_type.ledger_type
     engine = engine_type(
         env,
         spec.policy.build(),
@@ -165,11 +165,10 @@ def swap_space(spec: RunSpec) -> SwapSpace:
 
 
 def engine_type_of(spec: RunSpec, stepper: Literal["fast", "reference"]) -> type[Engine]:
-    """Return the stepper; planning ahead and prefix caching have just the plain one."""
+    """Return the stepper; planning ahead has just the plain one."""
     if spec.engine.async_scheduling:
         return AheadEngine
-    plain = stepper == "reference" or spec.engine.enable_prefix_caching
-    return Engine if plain else FastEngine
+    return Engine if stepper == "reference" else FastEngine
 
 
 def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from policies.base import Hit, KvOp, RequestView
+from policies.base import Hit, KvOp, RequestView, Running
 
 if TYPE_CHECKING:
     from simulator.kv_cache import BlockManager
@@ -43,6 +43,12 @@ class CountingScratch:
         self.free -= blocks - held
         self._held[request.id] = blocks
         return True
+
+    def hold_decodes(self, running: Running) -> None:
+        """Hold blocks for one more token of every running decode."""
+        for request in running:
+            if request.is_decode:
+                self.hold(request, request.computed + 1)
 
     def release(self, request: RequestView) -> None:
         """Free all blocks of the request."""

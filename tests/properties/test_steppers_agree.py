@@ -219,6 +219,38 @@ def by_hand(
     return log.lines, columns, env.now
 
 
+@st.composite
+def conversations(draw: st.DrawFn) -> RunSpec:
+    """Return turns of conversations that find their past, or some of it, in a scarce cache."""
+    kind = draw(st.sampled_from(["vllm-v1"] * 4 + sorted(PARAMETERS)))
+    policy = {"kind": kind} | {key: draw(law) for key, law in PARAMETERS[kind].items()}
+    workload = {
+        "kind": "conversations",
+        "arrivals": draw(st.sampled_from([0.5, 3])),
+        "turns": draw(st.integers(1, 4)),
+        "first_prompt": {"kind": "uniform", "low": 1, "high": 14},
+        "new_tokens": {"kind": "uniform", "low": 1, "high": 6},
+        "output_tokens": {"kind": "uniform", "low": 1, "high": 9},
+        "think_s": draw(st.sampled_from([0, 0.7])),
+        "num_conversations": draw(st.integers(1, 7)),
+        "system": draw(st.sampled_from([None, {"count": 2, "tokens": 7}])),
+    }
+    block_size = draw(st.sampled_from([1, 2, 5]))
+    engine = {
+        "block_size": block_size,
+        "num_blocks": draw(st.sampled_from([90, 130, 400])) // block_size,
+        "enable_prefix_caching": True,
+    }
+    sections = {"policy": policy, "engine": engine, "seed": draw(st.integers(0, 99))}
+    return RunSpec.from_dict({"workload": workload, "cost": draw(st.sampled_from(COSTS))} | sections)
+
+
+@settings(deadline=None, derandomize=True, max_examples=400)
+@given(spec=conversations())
+def test_both_steppers_find_the_same_prefixes(spec: RunSpec) -> None:
+    assert_same(spec)
+
+
 def test_every_policy_is_covered() -> None:
     assert set(PARAMETERS) == {policy.model_fields["kind"].default for policy in POLICIES}
 
