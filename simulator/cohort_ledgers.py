@@ -117,7 +117,7 @@ class CachedCohortLedger(PrefixLedger):
         size = self.block_size
         for _, rid in self._turns[clock % size]:
             if rid in self.growing:
-                table = [*self._tables[rid], self._hand_out()]
+                table = self._tables[rid] + self._hand_out(1)
                 self._set_table(rid, table, self._filled[rid])
         for _, rid in self._turns[(clock + 1) % size]:
             self._publish_up_to(rid, self._filled[rid] + 1)

@@ -1,6 +1,6 @@
 """The list of free blocks, in the order in which they are handed out, and a way back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 
 class Undo:
@@ -48,18 +48,28 @@ class FreeList:
             yield block
             block = self._next[block]
 
-    def first(self) -> int:
-        """Return the block that is handed out next.
+    def pop(self, count: int) -> list[int]:
+        """Take blocks out at the front; `push` takes that back.
 
         Raises
         ------
         IndexError
-            If the list is empty.
+            If the list has fewer.
         """
-        block = self._next[self._end]
-        if block == self._end:
-            raise IndexError("no block is free")
-        return block
+        end, following = self._end, self._next
+        blocks, block = [], following[end]
+        for _ in range(count):
+            if block == end:
+                raise IndexError("no block is free")
+            blocks.append(block)
+            block = following[block]
+        following[end], self._previous[block] = block, end
+        return blocks
+
+    def push(self, blocks: Sequence[int]) -> None:
+        """Put blocks back at the front, in this order."""
+        for block in reversed(blocks):
+            self._insert(block, self._end, self._next[self._end])
 
     def remove(self, block: int, undo: Undo | None = None) -> None:
         """Take a block out."""

@@ -8,6 +8,7 @@ Source: vLLM 0.32 `v1/core/kv_cache_manager.py` and `block_pool.py`, checked aga
 decisions.
 """
 
+import sys
 from collections.abc import Hashable, Sequence
 
 from policies.base import Hit, KvOp, RequestView, Running, Scratch
@@ -28,22 +29,44 @@ class Content:
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
         self._numbers: dict[Hashable, int] = {}
+        self._count = 0
         self._segments: dict[int, Sequence[Segment]] = {}
         self._chains: dict[int, list[int]] = {}
+        self._shared_tokens: dict[int, int] = {}
+        """Leading tokens of a request that another may have in common with it."""
 
     def add(self, rid: int, prompt: Sequence[Segment] | None, prompt_tokens: int) -> None:
         """Register a request; a prompt of None is like no other."""
         self._segments[rid] = [*(prompt or [(("prompt", rid), prompt_tokens)])]
         self._chains[rid] = []
+        self._shared_tokens[rid] = 0
+        for source, length in self._segments[rid]:
+            if source == ("prompt", rid):
+                return
+            self._shared_tokens[rid] += length
+        self._shared_tokens[rid] = sys.maxsize  # even its output may be quoted
 
     def key(self, rid: int, block: int) -> int:
         """Return the number of a full block of a request and all before it."""
         chain = self._chains[rid]
-        while len(chain) <= block:
-            pieces = self._pieces(rid, len(chain))
-            before = chain[-1] if chain else -1
-            chain.append(self._numbers.setdefault((before, pieces), len(self._numbers)))
+        if len(chain) <= block:
+            self._lengthen(rid, chain, block + 1)
         return chain[block]
+
+    def _lengthen(self, rid: int, chain: list[int], length: int) -> None:
+        """Number the blocks of a request up to a length of its chain."""
+        size = self._block_size
+        while len(chain) < length and len(chain) * size < self._shared_tokens[rid]:
+            link = (chain[-1] if chain else -1, self._pieces(rid, len(chain)))
+            number = self._numbers.get(link)
+            if number is None:
+                number = self._numbers[link] = self._count
+                self._count += 1
+            chain.append(number)
+        own = length - len(chain)  # blocks that only this request can have
+        if own > 0:
+            chain.extend(range(self._count, self._count + own))
+            self._count += own
 
     def _pieces(self, rid: int, block: int) -> tuple[tuple[Hashable, int, int], ...]:
         """Return the runs of tokens in a block: source, first token of it, number."""
@@ -145,8 +168,7 @@ class PrefixLedger(BlockManager):
         if more > self.free:
             raise RuleBroken(f"request {rid} needs {more} more KV blocks, {self.free} are free")
         if more > 0:
-            fresh = [self._hand_out() for _ in range(more)]
-            self._set_table(rid, table + fresh, self._filled.get(rid, 0))
+            self._set_table(rid, table + self._hand_out(more), self._filled.get(rid, 0))
         self._publish(rid, tokens)
 
     def hold_decodes(self, running: Running) -> None:
@@ -176,12 +198,30 @@ class PrefixLedger(BlockManager):
 
     # Everything below changes the state and writes down how to change it back.
 
-    def _hand_out(self) -> int:
-        block = self._list.first()
-        self._unlist(block)
-        self._unpublish(block)
-        self._count(block, +1)
-        return block
+    def _hand_out(self, count: int) -> list[int]:
+        """Take the next blocks off the list, whatever they held."""
+        blocks = self._list.pop(count)
+        lost = [(block, self._keys[block]) for block in blocks if self._keys[block] is not None]
+        for block, _ in lost:
+            self._unpublish(block)
+        for block in blocks:
+            self._holders[block] = 1
+        self.free -= count
+        self.num_allocated += count
+        if self._undo is not None:
+            self._undo.add(self._hand_back, blocks, lost)
+        return blocks
+
+    def _hand_back(self, blocks: list[int], lost: list[tuple[int, int]]) -> None:
+        """Take back a `_hand_out`."""
+        self.free += len(blocks)
+        self.num_allocated -= len(blocks)
+        for block in blocks:
+            self._holders[block] = 0
+        for block, key in lost:
+            self._keys[block] = key
+            self._published.setdefault(key, set()).add(block)
+        self._list.push(blocks)
 
     def _unlist(self, block: int) -> None:
         self._list.remove(block, self._undo)
@@ -230,27 +270,30 @@ class PrefixLedger(BlockManager):
     def _publish_up_to(self, rid: int, full: int) -> None:
         """Publish the first `full` blocks of a request."""
         table, filled = self._tables[rid], self._filled[rid]
-        for index in range(filled, full):
-            block, key = table[index], self.content.key(rid, index)
-            if self._undo is not None:
-                self._undo.add(self._age.__setitem__, block, self._age[block])
-                self._undo.add(self._unpublish_plainly, block)
-            self._keys[block] = key
+        if full <= filled:
+            return
+        blocks = table[filled:full]
+        if self._undo is not None:
+            self._undo.add(self._unpublish_all, blocks, [self._age[block] for block in blocks])
+        for index, block in enumerate(blocks, filled):
+            key = self._keys[block] = self.content.key(rid, index)
             self._clock += 1
             self._age[block] = self._clock
-            self._published.setdefault(key, set()).add(block)
-        if full > filled:
-            self._set_table(rid, table, full)
+            published = self._published.get(key)
+            if published is None:
+                self._published[key] = {block}
+            else:
+                published.add(block)
+        self._set_table(rid, table, full)
+
+    def _unpublish_all(self, blocks: list[int], ages: list[int]) -> None:
+        """Take back a `_publish_up_to`."""
+        for block, age in zip(blocks, ages, strict=True):
+            self._unpublish(block)
+            self._age[block] = age
 
     def _unpublish(self, block: int) -> None:
-        key = self._keys[block]
-        if key is None:
-            return
-        self._unpublish_plainly(block)
-        if self._undo is not None:
-            self._undo.add(self._republish, block, key)
-
-    def _unpublish_plainly(self, block: int) -> None:
+        """Let the content of a block be found no more."""
         key = self._keys[block]
         assert key is not None
         self._keys[block] = None
@@ -258,10 +301,6 @@ class PrefixLedger(BlockManager):
         blocks.discard(block)
         if not blocks:
             del self._published[key]
-
-    def _republish(self, block: int, key: int) -> None:
-        self._keys[block] = key
-        self._published.setdefault(key, set()).add(block)
 
 
 class PrefixScratch:
