@@ -429,6 +429,24 @@ class Policy(ABC):
         return
 
 
+class Machine(NamedTuple):
+    """What the parameters of a policy have to agree with.
+
+    Attributes
+    ----------
+    max_model_len : int, optional
+        Largest number of prompt and output tokens of a request; None: no limit.
+    block_size : int, optional
+        Tokens in a KV block; None: the cache has no limit, so blocks do not matter.
+    plans_ahead : bool
+        Whether a step is planned before the tokens of the step before are known.
+    """
+
+    max_model_len: int | None = None
+    block_size: int | None = None
+    plans_ahead: bool = False
+
+
 class PolicySpec(BaseModel):
     """Validated parameters of a policy; immutable, comparable, picklable.
 
@@ -442,14 +460,8 @@ class PolicySpec(BaseModel):
         """Return a new decision maker that has seen nothing yet."""
         raise NotImplementedError(f"{type(self).__name__} has to define build()")
 
-    def refusal(self, max_model_len: int | None) -> str | None:
-        """Return why the parameters contradict the context limit of a replica, or None.
-
-        Parameters
-        ----------
-        max_model_len : int or None
-            Largest number of prompt and output tokens of a request; None: no limit.
-        """
+    def refusal(self, machine: Machine) -> str | None:
+        """Return why the parameters contradict the machine, or None."""
         return None
 
 

@@ -250,7 +250,11 @@ class Fcfs(OrderSpec):
 
 
 class Priority(OrderSpec):
-    """By the priority of the request, smaller first; never preempts to admit."""
+    """By the priority of the request, smaller first; never preempts to admit.
+
+    Source: vLLM 0.32, `--scheduling-policy priority`. When blocks run out, the victim is the
+    running request with the greatest priority value, of equals the one that arrived last.
+    """
 
     kind: Literal["priority"] = "priority"
 
@@ -266,6 +270,8 @@ class Sjf(OrderSpec):
     second at the context of the prompt. When blocks run out, the victim is the running request
     with the most predicted work; it keeps its place in the order. An output that turns out longer
     than predicted changes nothing.
+
+    The textbook rule, without preemption; the servers that have it predict in their own ways.
 
     Examples
     --------
@@ -292,6 +298,9 @@ class Edf(OrderSpec):
     The deadline of a request is its own, or else that of its next token: arrival + TTFT objective
     + tokens so far x TPOT objective. Requests without any objective come last. When blocks run
     out, the victim is the running request with the latest deadline.
+
+    Source: Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time
+    Environment", JACM 1973; there it preempts, here only with `preemptive`.
 
     Examples
     --------

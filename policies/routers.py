@@ -65,7 +65,7 @@ class RouterSpec(BaseModel, ABC):
 
 
 class RoundRobin(RouterSpec):
-    """One replica after the other.
+    """One replica after the other, whatever their loads (Vidur's round robin).
 
     Examples
     --------
@@ -82,7 +82,7 @@ class RoundRobin(RouterSpec):
 
 
 class Random(RouterSpec):
-    """Any replica, all equally likely."""
+    """Any replica, all equally likely (Vidur's random router)."""
 
     kind: Literal["random"] = "random"
 

@@ -12,6 +12,7 @@ from policies.base import (
     ALL_RUNNING,
     Decision,
     Limits,
+    Machine,
     Mode,
     Plan,
     Policy,
@@ -23,6 +24,7 @@ from policies.base import (
 )
 from policies.budgets import AnyBudget, Budget, Fixed
 from policies.vllm_v0 import decode_in_turn, watermark_blocks
+from policies.vllm_v1 import below_a_block
 
 
 class Decreasing(BaseModel):
@@ -109,6 +111,10 @@ class Sarathi(PolicySpec):
         if self.decreasing is not None and (self.chunk_size, self.budget) != (512, Fixed()):
             raise ValueError("chunk_size and budget have no effect with decreasing chunks")
         return self
+
+    def refusal(self, machine: Machine) -> str | None:
+        """Return why the chunk is too small for a block, or None."""
+        return below_a_block("chunk_size", self.chunk_size, machine)
 
     def build(self) -> Policy:
         """Return a new decision maker."""

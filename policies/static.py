@@ -97,7 +97,7 @@ class BatchRunSpec(PolicySpec):
     """Parameters that all request-level policies share."""
 
     max_batch_size: int = Field(8, ge=1)
-    """Largest number of batch rows (requests of size 1) in one batch."""
+    """Largest number of batch rows (requests of size 1) in one batch. Vidur: 128."""
     max_seq_len: int | None = Field(None, ge=2)
     """KV tokens reserved for each request; longer ones are rejected. None: prompt + max_tokens."""
     drop_finished: bool = False
@@ -115,6 +115,12 @@ class Static(BatchRunSpec):
 
     There is no timer: a batch starts as soon as the replica is free and anyone waits. The KV cache
     is reserved for the whole run of a batch and freed for all members together.
+
+    Notes
+    -----
+    Deviations: finished members stay charged as rows (Vidur: `drop_finished`); tokens are delivered
+    when the batch ends (Vidur streams them: `release: per-request`); without `max_seq_len` each
+    member reserves what it may need, not the same for everybody.
 
     Examples
     --------

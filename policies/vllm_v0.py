@@ -14,6 +14,7 @@ from policies.base import (
     ALL_RUNNING,
     Decision,
     Limits,
+    Machine,
     Mode,
     Plan,
     Policy,
@@ -73,9 +74,11 @@ class VllmV0(PolicySpec):
         """Return a new decision maker."""
         return _VllmV0(self)
 
-    def refusal(self, max_model_len: int | None) -> str | None:
-        """Return why prompts up to the context limit could not be served, or None."""
-        return too_small(self.max_num_batched_tokens, max_model_len)
+    def refusal(self, machine: Machine) -> str | None:
+        """Return why prompts up to the context limit, or blocks, could not be handled, or None."""
+        if machine.plans_ahead and self.preemption_mode == "swap":
+            return "preemption_mode swap does not go with asynchronous scheduling"
+        return too_small(self.max_num_batched_tokens, machine)
 
 
 class _VllmV0(Policy):

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from policies.base import Limits, Policy, PolicySpec
+from policies.base import Limits, Machine, Policy, PolicySpec
 from policies.budgets import AnyBudget, ConstantBudget, Fixed
 from policies.continuous import Continuous, Rules
 from policies.orders import AnyOrder, Fcfs, QueueOrder
@@ -140,21 +140,31 @@ class VllmV1(PolicySpec):
         budget = self.budget.build(self.max_num_batched_tokens)
         return Continuous(rules, limits, self.order.build(), budget)
 
-    def refusal(self, max_model_len: int | None) -> str | None:
-        """Return why prompts up to the context limit could not be served whole, or None."""
+    def refusal(self, machine: Machine) -> str | None:
+        """Return why the budget is too small for a block, or for prompts that are not cut."""
         if self.enable_chunked_prefill:
-            return None
-        return too_small(self.max_num_batched_tokens, max_model_len)
+            return below_a_block("max_num_batched_tokens", self.max_num_batched_tokens, machine)
+        return too_small(self.max_num_batched_tokens, machine)
 
 
-def too_small(budget: int | None, max_model_len: int | None) -> str | None:
-    """Return why a step that takes whole prompts is too small for the context limit, or None."""
-    if budget is None or max_model_len is None or budget >= max_model_len:
+def too_small(budget: int | None, machine: Machine) -> str | None:
+    """Return why a step that takes whole prompts is too small for the machine, or None."""
+    limit = machine.max_model_len
+    if budget is None:
         return None
-    return (
-        f"max_num_batched_tokens {budget} is below the context limit of {max_model_len} tokens, "
-        "and prompts are not cut"
-    )
+    if limit is not None and budget < limit:
+        return (
+            f"max_num_batched_tokens {budget} is below the context limit of {limit} tokens, "
+            "and prompts are not cut"
+        )
+    return below_a_block("max_num_batched_tokens", budget, machine)
+
+
+def below_a_block(name: str, budget: int, machine: Machine) -> str | None:
+    """Return why a step does not fill even one block of a limited KV cache, or None."""
+    if machine.block_size is None or budget >= machine.block_size:
+        return None
+    return f"{name} {budget} is below one KV block of {machine.block_size} tokens"
 
 
 class OneAtATime(PolicySpec):

@@ -25,6 +25,11 @@ class WindowPull(BatchRunSpec):
     A free worker waits without limit for a first request; from that moment it waits at most
     `max_wait_ms` for more. A window of 0 takes what is there.
 
+    Notes
+    -----
+    Deviations: one worker; no request is dropped for a timeout of its client; a batch that does
+    not fit the KV cache starts with the members that do.
+
     Examples
     --------
     >>> from policies.testing import ScriptedView
@@ -36,6 +41,8 @@ class WindowPull(BatchRunSpec):
     """
 
     kind: Literal["window-pull"] = "window-pull"
+    max_batch_size: int = Field(8, ge=1)
+    """Largest number of batch rows (requests of size 1) in one batch. TorchServe: 1."""
     max_wait_ms: float = Field(100.0, ge=0, allow_inf_nan=False)
     """Longest time the first request waits for company, from its pull by a free worker."""
 
@@ -76,8 +83,13 @@ class WindowEnqueue(BatchRunSpec):
 
     The queue is a list of batches, the last one open. An arriving request joins the open batch or,
     where it does not fit, closes it and opens the next; it is rejected when `max_enqueued_batches`
-    batches stand already. The source polls each millisecond; here the wake-up is exact.
-    One batch thread; a batch that does not fit the KV cache starts with the members that do.
+    batches stand already.
+
+    Notes
+    -----
+    Deviations: the source polls each millisecond, here the wake-up is exact; one batch thread and
+    one queue; no `allowed_batch_sizes` (rows are not filled up) and no splitting of large tasks; a
+    batch that does not fit the KV cache starts with the members that do.
 
     Examples
     --------
@@ -90,6 +102,8 @@ class WindowEnqueue(BatchRunSpec):
     """
 
     kind: Literal["window-enqueue"] = "window-enqueue"
+    max_batch_size: int = Field(8, ge=1)
+    """Largest number of batch rows (requests of size 1) in one batch. TensorFlow Serving: 1000."""
     max_wait_ms: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Longest time the first request of a batch waits for company, from its arrival."""
     max_enqueued_batches: int = Field(10, ge=1)

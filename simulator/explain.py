@@ -54,7 +54,8 @@ def nested(error: ValidationError, model: type[BaseModel]) -> PydanticCustomErro
     """Wrap the error of a part so that `explain` names the whole path."""
     problems = error.errors(include_url=False)
     first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
+    tags = _kinds(model)
+    key = ".".join(str(part) for part in first["loc"] if part not in tags and "[" not in str(part))
     context = {"key": key, "text": _message(dict(first), model)}
     return PydanticCustomError("nested", "{text}", context)
 

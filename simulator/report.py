@@ -45,10 +45,24 @@ def parameters(spec: RunSpec) -> str:
     --------
     >>> parameters(RunSpec(policy={"kind": "window-pull", "max_batch_size": 4}))
     'window-pull (max_batch_size=4)'
+    >>> policy = {"order": "edf", "budget": {"kind": "ascend-table", "slo_ms": 9}}
+    >>> parameters(RunSpec(policy=policy))
+    'vllm-v1 (order=edf, budget=ascend-table(slo_ms=9.0))'
     """
     fields = spec.policy.model_dump(mode="json", exclude={"kind"}, exclude_defaults=True)
-    given = ", ".join(f"{key}={value}" for key, value in fields.items())
-    return f"{spec.policy_kind} ({given or 'defaults'})"
+    return f"{spec.policy_kind} ({_listed(spec.policy, fields) or 'defaults'})"
+
+
+def _listed(part: BaseModel, fields: Mapping[str, Any]) -> str:
+    """Return parameters in words; parts that have kinds by their kind and their own parameters."""
+    words = []
+    for key, value in fields.items():
+        inner = getattr(part, key)
+        if isinstance(inner, BaseModel):
+            kind, own = kind_of(inner) or "", _listed(inner, value)
+            value = f"{kind}({own})" if own or not kind else kind
+        words.append(f"{key}={value}")
+    return ", ".join(words)
 
 
 def machine(spec: RunSpec) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import NoReturn
 
 from simulator.clock import to_grid
 from simulator.kv_cache import Segment
@@ -21,6 +22,9 @@ class State(Enum):
     REJECTED = "rejected"
     ABORTED = "aborted"
     """The client went away."""
+
+
+_HIDDEN = ("output_tokens", "target_output_tokens")
 
 
 class Request:
@@ -94,6 +98,15 @@ class Request:
         self.last_token: float | None = None
         self.finish: float | None = None
         self.reject_reason = ""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say what is wrong with a look at what a policy must not know."""
+        if name in _HIDDEN:
+            raise AttributeError(
+                f"request {self.id}: {name} is hidden from policies; one that declares "
+                "needs_oracle asks view.oracle"
+            )
+        raise AttributeError(f"a request has no attribute {name!r}")
 
     @property
     def remaining(self) -> int:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from simpy.core import Environment
 
+from policies.base import Machine
 from simulator.ahead import AheadEngine
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
@@ -69,7 +70,9 @@ def simulate(
     50
     """
     num_blocks, max_model_len = machine_limits(spec)
-    refusal = spec.policy.refusal(max_model_len)
+    block_size = None if num_blocks is None else spec.engine.block_size
+    machine = Machine(max_model_len, block_size, spec.engine.async_scheduling)
+    refusal = spec.policy.refusal(machine)
     if refusal is not None:
         raise UserError(f"policy: {refusal}")
     try:

@@ -68,7 +68,8 @@ def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> Be
     guess : callable
         Takes the keys as written and returns the kind.
     number : str, optional
-        Key that a bare number stands for; none if empty.
+        Key that a bare number stands for, also as text (a command line has nothing else); none
+        if empty.
 
     Returns
     -------
@@ -77,13 +78,23 @@ def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> Be
     """
 
     def complete(data: object) -> object:
-        if number and isinstance(data, int | float) and not isinstance(data, bool):
+        if number and not isinstance(data, bool) and _is_number(data):
             data = {number: data}
         if isinstance(data, Mapping) and "kind" not in data:
             return {"kind": guess(data), **data}
         return data
 
     return BeforeValidator(complete)
+
+
+def _is_number(data: object) -> bool:
+    if not isinstance(data, str):
+        return isinstance(data, int | float)
+    try:
+        float(data)
+    except ValueError:
+        return False
+    return True
 
 
 def finite(name: str, value: object) -> float:

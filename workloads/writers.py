@@ -102,9 +102,13 @@ def _own_columns(trace: Trace) -> dict[str, list[Any]]:
     }
     if (trace.max_tokens != trace.output_tokens).any():
         columns["max_tokens"] = trace.max_tokens.tolist()
-    for name in ("tenant", "priority"):
+    for name in ("tenant", "priority", "size"):
         if name in trace.columns:
             columns[name] = trace.columns[name].tolist()
+    for name in ("ttft_slo", "tpot_slo"):
+        if name in trace.columns:
+            seconds = trace.columns[name].tolist()
+            columns[f"{name}_s"] = [None if value != value else value for value in seconds]
     if "conversation" in trace.columns:
         numbers = trace.columns["conversation"].tolist()
         columns["conversation"] = [None if number < 0 else number for number in numbers]

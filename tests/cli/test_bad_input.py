@@ -11,6 +11,9 @@ HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 ROW = "2023-11-16 18:15:46.6805900,374,44\r\n"
 TIME = "2023-11-16 18:15:47.0000000"
 
+COLUMNS = "ctx_len,d_num,chunk_size,cost"
+"""Of a table of step times."""
+
 FILES: dict[str, str | bytes] = {
     "good.csv": HEADER + ROW,
     "no-column.csv": "TIMESTAMP,GeneratedTokens\r\n2023-11-16 18:15:46.6805900,44\r\n",
@@ -35,6 +38,10 @@ FILES: dict[str, str | bytes] = {
     "number.yaml": "workload: 3",
     "latin.yaml": b"policy: caf\xe9",
     "results/notes.txt": "mine",
+    "gap.csv": f"{COLUMNS}\n128,2,256,22\n128,2,512,34\n128,4,256,25\n",
+    "unsorted.csv": f"{COLUMNS}\n128,2,512,34\n128,2,256,22\n",
+    "negative.csv": f"{COLUMNS}\n128,2,256,-1\n",
+    "no-cost.csv": "ctx_len,d_num,chunk_size\n128,2,256\n",
 }
 
 TRACES = {
@@ -111,6 +118,67 @@ OPTIONS = {
 }
 """Options of `batchlab run`, and what the message has to name."""
 
+_TRITON = "--policy.kind triton --policy."
+_V0, _V1, _SARATHI, _ORCA, _CLIPPER = (
+    f"--policy.kind {kind} --policy."
+    for kind in ("vllm-v0", "vllm-v1", "sarathi", "orca", "clipper-aimd")
+)
+_TABLE = "--policy.budget.kind ascend-table --policy.budget."
+_SYNTHETIC = (
+    "--workload.kind synthetic --workload.prompt-tokens 9 --workload.output-tokens 9 --workload."
+)
+
+POLICIES = {
+    f"{_TRITON}preferred-batch-size [16]": ["preferred_batch_size 16", "1 to max_batch_size 8"],
+    f"{_TRITON}priority-levels 2": ["default_priority_level 0", "expected 1 to 2"],
+    f"{_TRITON}preserve-ordering true --policy.priority-levels 2 "
+    "--policy.default-priority-level 1": ["preserve_ordering does not go with priority_levels 2"],
+    f"{_TRITON}timeout-action LATER": ["policy.timeout_action", "'LATER'", "'REJECT' or 'DELAY'"],
+    f"{_TRITON}max-queue-delay-microseconds -1": ["max_queue_delay_microseconds", "'-1'"],
+    f"{_V1}max-num-batched-tokens 8": ["max_num_batched_tokens 8", "one KV block of 16 tokens"],
+    f"{_V0}max-num-batched-tokens 8": ["max_num_batched_tokens 8", "context limit of 131072"],
+    f"{_SARATHI}chunk-size 15": ["chunk_size 15", "one KV block of 16 tokens"],
+    f"{_SARATHI}decreasing {{high_chunk_size:64,low_chunk_size:128}}": ["decreasing"],
+    f"{_V1}watermark 2": ["policy.watermark", "'2'", "less than 1"],
+    f"{_V0}watermark -0.1": ["policy.watermark", "'-0.1'", "greater than or equal to 0"],
+    f"{_V1}enable-chunked-prefill false": ["8192", "context limit of 131072", "not cut"],
+    f"{_V1}enable-chunked-prefill false --policy.budget ascend-table": [
+        "budget ascend-table cuts prompts",
+        "enable_chunked_prefill is false",
+    ],
+    f"{_V0}preemption-mode swap --engine.async-scheduling true": [
+        "preemption_mode swap",
+        "asynchronous scheduling",
+    ],
+    f"{_ORCA}reserve max_seq_len": ["max_seq_len None with reserve max_seq_len"],
+    f"{_ORCA}n-slots 0": ["policy.n_slots", "'0'", "greater than or equal to 1"],
+    f"{_CLIPPER}multiplicative-decrease 1": ["multiplicative_decrease", "'1'", "less than 1"],
+    f"{_V1}order edg": ["policy.order", "unknown kind 'edg'", "nearest: edf"],
+    f"{_V1}order.kind sjf --policy.order.predictor orakel": ["'orakel'", "nearest: oracle"],
+    f"{_V1}preset vllm-v1-2025": ["policy.preset", "'vllm-v1-2025'", "'vllm-v1-2026'"],
+    f"{_TABLE}slo-ms -0.5": ["slo_ms -0.5", "-1 (off), 0 (baseline) or above 0"],
+    f"{_TABLE}path nowhere.csv": ["policy.budget.path: nowhere.csv", "No such file"],
+    f"{_TABLE}path gap.csv": [
+        "policy.budget.path: gap.csv",
+        "no row for",
+        "d_num 4, chunk_size 512",
+    ],
+    f"{_TABLE}path unsorted.csv": ["unsorted.csv, line 3", "(128, 2, 256)", "ascending order"],
+    f"{_TABLE}path negative.csv": ["negative.csv, line 2", "all above 0"],
+    f"{_TABLE}path no-cost.csv": ["no-cost.csv, line 2", "cost"],
+    f"{_TABLE}path empty.csv": ["empty.csv", "ctx_len, d_num, chunk_size, cost"],
+    f"{_TABLE}chunk-sizes [64,32]": ["policy.budget.chunk_sizes", "[64, 32]", "ascending"],
+    "--policy.budget.kind model-predictive --policy.budget.tpot-slo-ms 0": [
+        "policy.budget.tpot_slo_ms",
+        "greater than 0",
+    ],
+    "--engine.router.kind robin": ["engine.router", "'robin'", "nearest: round-robin"],
+    "--engine.num-replicas 0": ["engine.num_replicas", "'0'", "greater than or equal to 1"],
+    f"{_SYNTHETIC}arrivals five": ["workload.arrivals", "'five'"],
+    f"{_SYNTHETIC}arrivals -5": ["workload.arrivals.request_rate", "'-5'", "greater than 0"],
+}
+"""Parameters of policies, orders, budgets and routers that are out of range or contradictory."""
+
 COMMANDS = {
     "rum": ['"rum"', 'Did you mean "run"?'],
     "list gpu": ['"gpu"', "gpus"],
@@ -151,9 +219,16 @@ def test_a_specification_that_cannot_be_used(quick: Command, folder: Path, name:
     check(quick, folder, ["run", name, "-o", "out"], [name, *SPECIFICATIONS[name]])
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", OPTIONS | POLICIES)
 def test_an_option_that_cannot_be_used(quick: Command, folder: Path, options: str) -> None:
-    check(quick, folder, ["run", *options.split()], OPTIONS[options])
+    check(quick, folder, ["run", *options.split()], (OPTIONS | POLICIES)[options])
+
+
+def test_a_bare_number_on_the_command_line_is_a_rate(quick: Command) -> None:
+    words = f"{_SYNTHETIC}arrivals 5 --workload.num-requests 3".split()
+    outcome = quick("run", *words, "--cost.kind", "fixed", "--cost.step-ms", "10")
+    assert outcome.code == 0
+    assert "configured / realised (req/s):" in outcome.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

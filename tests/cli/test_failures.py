@@ -45,6 +45,48 @@ class _SaysNothing(Policy):
         pass
 
 
+class _Revives(_Greedy):
+    """Plans a request again that is done."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        if view.now > 1 and len(view.running) == 0 and len(view.waiting) == 0:
+            return Decision(Plan(decodes=(0,)))
+        return super().decide(view, trigger)
+
+
+class _Peeks(_Greedy):
+    """Looks at what it must not know."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        sorted(view.waiting, key=lambda request: request.output_tokens)
+        return super().decide(view, trigger)
+
+
+class _Doubles(_Greedy):
+    """Gives a request more tokens than it lacks."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        first = view.waiting.head
+        if first is None:
+            return super().decide(view, trigger)
+        return Decision(Plan(chunks=(Work(first.id, 2 * first.remaining),)), (first.id,))
+
+
+class Revives(PolicySpec):
+    def build(self):
+        return _Revives()
+
+
+class Peeks(PolicySpec):
+    def build(self):
+        return _Peeks()
+
+
+class Doubles(PolicySpec):
+    def build(self):
+        return _Doubles()
+
+
 class Raises(PolicySpec):
     def build(self):
         return _Raises()
@@ -80,6 +122,9 @@ WRONG = {
     "Overdraws": [" s (", "waiting", "running", "64"],
     "Sleeps": [" s (", "40 waiting, 0 running"],
     "SaysNothing": [" s (", "returned None"],
+    "Revives": [" s (STEP_DONE", "0 waiting, 0 running", "request 0", "does not run"],
+    "Peeks": [" s (ARRIVAL", "waiting", "output_tokens is hidden from policies", "needs_oracle"],
+    "Doubles": [" s (ARRIVAL", "request 0 is planned", "tokens but lacks"],
     "CannotBuild": ["CannotBuild has to define build()"],
 }
 """Policy, and what the message has to name: the simulated time above all."""

@@ -9,6 +9,7 @@ from policies import (
     ALL_RUNNING,
     Decision,
     Limits,
+    Machine,
     Mode,
     OneAtATime,
     Release,
@@ -227,14 +228,14 @@ def test_nonsense_parameters_are_refused(parameters):
 
 @pytest.mark.parametrize("spec", [VllmV0, partial(VllmV1, enable_chunked_prefill=False)])
 def test_whole_prompts_up_to_the_context_limit_have_to_fit_a_step(spec):
-    assert spec(max_num_batched_tokens=512).refusal(513) == (
+    assert spec(max_num_batched_tokens=512).refusal(Machine(513)) == (
         "max_num_batched_tokens 512 is below the context limit of 513 tokens, and prompts are not "
         "cut"
     )
-    assert spec(max_num_batched_tokens=512).refusal(512) is None
-    assert spec(max_num_batched_tokens=512).refusal(None) is None
-    assert VllmV0().refusal(10**6) is None
-    assert VllmV1(max_num_batched_tokens=512).refusal(513) is None
+    assert spec(max_num_batched_tokens=512).refusal(Machine(512)) is None
+    assert spec(max_num_batched_tokens=512).refusal(Machine(None)) is None
+    assert VllmV0().refusal(Machine(10**6)) is None
+    assert VllmV1(max_num_batched_tokens=512).refusal(Machine(513)) is None
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

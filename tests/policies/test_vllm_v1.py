@@ -3,7 +3,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from policies import ALL_RUNNING, Decision, Limits, Mode, View, VllmV1, Work
+from policies import (
+    ALL_RUNNING,
+    Decision,
+    Limits,
+    Machine,
+    Mode,
+    Sarathi,
+    View,
+    VllmV0,
+    VllmV1,
+    Work,
+)
 from policies.orders import Fcfs, Priority
 from policies.testing import ScriptedRequest, ScriptedView
 
@@ -476,3 +487,13 @@ def test_decisions_follow_the_rules_of_the_design_page_to_the_letter(case):
     spec, view = case
     decision = decide_on(spec, view)
     assert spelled_out(decision, spec, view) == rules_of_the_design_page(spec, view)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [VllmV1(max_num_batched_tokens=15), VllmV0(max_num_batched_tokens=15), Sarathi(chunk_size=15)],
+)
+def test_step_below_one_block_of_a_limited_cache_is_refused(spec):
+    assert "15 is below one KV block of 16 tokens" in spec.refusal(Machine(block_size=16))
+    assert spec.refusal(Machine(block_size=15)) is None
+    assert spec.refusal(Machine()) is None

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 
-from policies.base import Decision, Policy, PolicySpec, RequestView, Trigger, View
+from policies.base import Decision, Machine, Policy, PolicySpec, RequestView, Trigger, View
 from simulator import DecisionLog, Observer, Result, RunSpec, simulate
 from simulator.request import Request
 from tests.simulator.harness import given as given_rows
@@ -17,7 +17,9 @@ property_test = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def spec_of(scenario: Scenario, policy: Any, **sections: Any) -> RunSpec:
-    """Return the run of a policy in a scenario."""
+    """Return the run of a policy in a scenario; pass over steps smaller than a block."""
+    if isinstance(policy, PolicySpec) and scenario.num_blocks is not None:
+        assume(policy.refusal(Machine(block_size=scenario.block_size)) is None)
     cache = {"block_size": scenario.block_size, "num_blocks": scenario.num_blocks}
     parts = {"cost": scenario.cost, "engine": cache} | sections
     return RunSpec(workload=given_rows(scenario.rows), policy=policy, **parts)

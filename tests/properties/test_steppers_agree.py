@@ -113,6 +113,7 @@ def runs(draw: st.DrawFn) -> RunSpec:
     """Return a small run under any built-in policy."""
     kind = draw(st.sampled_from(sorted(PARAMETERS)))
     policy = {"kind": kind} | {key: draw(law) for key, law in PARAMETERS[kind].items()}
+    step = policy.get("chunk_size", policy.get("max_num_batched_tokens", 16))
     lengths = st.sampled_from(
         [{"kind": "uniform", "low": 1, "high": 20}, 1, 2, {"kind": "uniform", "low": 1, "high": 4}]
     )
@@ -121,7 +122,7 @@ def runs(draw: st.DrawFn) -> RunSpec:
             "workload": draw(asked(draw(lengths), draw(lengths))),
             "policy": policy,
             "engine": {
-                "block_size": draw(st.sampled_from([1, 3, 16])),
+                "block_size": draw(st.sampled_from([size for size in (1, 3, 16) if size <= step])),
                 "num_blocks": draw(st.sampled_from([64, 90, 10_000])),
                 "num_replicas": draw(st.sampled_from([1, 1, 1, 2, 3])),
                 "router": draw(st.sampled_from(ROUTERS)),

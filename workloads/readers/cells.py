@@ -129,6 +129,17 @@ def decimal(text: str) -> float:
     return number
 
 
+def decimal_or_none(text: str) -> float:
+    """Read a number as `decimal` does; an empty cell is NaN.
+
+    Examples
+    --------
+    >>> decimal_or_none(" "), decimal_or_none("0.5")
+    (nan, 0.5)
+    """
+    return decimal(text) if text.strip() else math.nan
+
+
 def in_units(units_per_s: int) -> Callable[[], TimeReader]:
     """Make a maker of readers of times that are plain numbers.
 

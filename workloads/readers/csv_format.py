@@ -7,7 +7,7 @@ import numpy as np
 
 from workloads.base import IntArray
 from workloads.errors import WorkloadError
-from workloads.readers.cells import BadCell, TimeReader, whole_number
+from workloads.readers.cells import BadCell, TimeReader, decimal_or_none, whole_number
 from workloads.readers.csv_lines import locate, resemblance, split
 from workloads.readers.options import Failures
 from workloads.readers.rows import Enough, Rows
@@ -37,6 +37,8 @@ class CsvFormat:
         Whether a file without times is a table of lengths, all at 0 s.
     numbers : mapping of str to str
         Header's names of further whole-number columns, to the trace's names.
+    seconds : mapping of str to str
+        The same for columns of seconds; an empty cell stands for none (NaN).
     texts : mapping of str to str
         The same for columns of texts.
     conversation : str
@@ -57,6 +59,7 @@ class CsvFormat:
     ticks_per_s: int = 1
     time_optional: bool = False
     numbers: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     conversation: str = ""
     total: str = ""
@@ -117,11 +120,12 @@ class CsvFormat:
         """Find the columns, and declare those that are there."""
         rows.timed = not self.time_optional or self.time in [name.strip() for name in names]
         required = self._required if rows.timed else self._required[1:]
-        optional = (*self.numbers, *self.texts, self.conversation, self.total)
+        optional = (*self.numbers, *self.seconds, *self.texts, self.conversation, self.total)
         places = locate(names, required, optional, rows.path, line)
         rows.declare(
             ticks_per_s=self.ticks_per_s,
             numbers=[self.numbers[name] for name in self.numbers if name in places],
+            reals=[self.seconds[name] for name in self.seconds if name in places],
             texts=[self.texts[name] for name in self.texts if name in places],
         )
         return places
@@ -133,6 +137,7 @@ class CsvFormat:
         prompt_at, output_at = places[self.prompt_tokens], places[self.output_tokens]
         least_output = 0 if rows.failures != "error" else 1
         number_at = [places[name] for name in self.numbers if name in places]
+        seconds_at = [places[name] for name in self.seconds if name in places]
         text_at = [(self.texts[name], places[name]) for name in self.texts if name in places]
         total_at = places.get(self.total, -1)
 
@@ -144,7 +149,8 @@ class CsvFormat:
                 time = read_time(cells[at]) if time_at >= 0 else 0.0
                 output = whole_number(cells[at := output_at], least_output)
                 prompt = whole_number(cells[at := prompt_at], 1 if output else 0)
-                more = [whole_number(cells[at := place], 0) for place in number_at]
+                more: list[float] = [whole_number(cells[at := place], 0) for place in number_at]
+                more += [decimal_or_none(cells[at := place]) for place in seconds_at]
             except BadCell as bad:
                 bad.column = next(name for name, place in places.items() if place == at)
                 bad.value = cells[at]

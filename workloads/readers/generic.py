@@ -1,6 +1,7 @@
 """Any table with a column map: CSV, JSON lines and Parquet."""
 
 from collections.abc import Iterator, Mapping
+from math import nan
 from typing import Any, Final
 
 import numpy as np
@@ -22,12 +23,16 @@ KNOWN: Final[Mapping[str, str]] = {
     "max_tokens": "max_tokens",
     "tenant": "tenant",
     "priority": "priority",
+    "size": "size",
+    "ttft_slo": "ttft_slo_s",
+    "tpot_slo": "tpot_slo_s",
     "conversation": "conversation",
     "hash_ids": "hash_ids",
 }
 """What may be mapped, and the names looked for where nothing is."""
 
 _LENGTHS: Final = ("prompt_tokens", "output_tokens")
+_OBJECTIVES: Final = ("ttft_slo", "tpot_slo")
 _GENERIC_BLOCK: Final = 16
 """Block size where a row does not say ``id_block_size``, as files of this package do."""
 
@@ -72,7 +77,8 @@ class GenericCsv:
             make_time_reader=timestamps if stamps else in_units(unit),
             ticks_per_s=1_000_000_000 if stamps else 1,
             time_optional=True,
-            numbers={names["max_tokens"]: "max_tokens", names["priority"]: "priority"},
+            numbers={names[name]: name for name in ("max_tokens", "priority", "size")},
+            seconds={names[name]: name for name in _OBJECTIVES},
             texts={names["tenant"]: "tenant"},
             conversation=names["conversation"],
         )
@@ -100,6 +106,7 @@ class _Objects(Dialect):
         self._conversations: list[int] = []
         self._labels: dict[str, int] = {}
         self._ready = False
+        self._unstated = {"size", *_OBJECTIVES}
         self._chain: ChainCheck | None = None
 
     def take(self, line: int, row: Json) -> None:
@@ -115,8 +122,12 @@ class _Objects(Dialect):
         extra = (
             cap,
             priority if type(priority) is int else 0,
+            whole(row, names["size"], 1, 1),
+            *(number(row, names[name], nan) for name in _OBJECTIVES),
             rows.code("tenant", str(lookup(row, names["tenant"]) or "")),
         )
+        if self._unstated:
+            self._unstated -= {n for n in self._unstated if lookup(row, names[n]) is not None}
         chain = self._chain(row, prompt) if self._chain else ()
         try:
             kept = rows.keep(line, time, prompt, output, extra, chain)
@@ -135,7 +146,8 @@ class _Objects(Dialect):
         own = row.get("id_block_size")
         block_size = own if type(own) is int else _GENERIC_BLOCK
         self.rows.declare(
-            numbers=["max_tokens", "priority"],
+            numbers=["max_tokens", "priority", "size"],
+            reals=_OBJECTIVES,
             texts=["tenant"],
             block_size=block_size if chained else 0,
         )
@@ -144,6 +156,8 @@ class _Objects(Dialect):
             self._chain = ChainCheck(key, size, short=block_size == own)
 
     def end(self) -> None:
+        for name in sorted(self._unstated) if self._ready else ():
+            self.rows.leave_out(name)
         if self._labels:
             conversations = np.array(self._conversations, np.int64)
             self.rows.fill("conversation", conversations)

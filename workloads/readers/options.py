@@ -40,8 +40,8 @@ class ReadOptions:
         Output tokens of rows that name none; they are bad rows if left out.
     columns : mapping of str to str, optional
         For the generic formats: the file's names for ``arrival``, ``prompt_tokens``,
-        ``output_tokens``, and for ``max_tokens``, ``tenant``, ``priority``, ``conversation``
-        or ``hash_ids``. A dot leads into a JSON object.
+        ``output_tokens``, and for ``max_tokens``, ``tenant``, ``priority``, ``size``, ``ttft_slo``,
+        ``tpot_slo``, ``conversation`` or ``hash_ids``. A dot leads into a JSON object.
     """
 
     strict: bool = True

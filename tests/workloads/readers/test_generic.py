@@ -1,9 +1,10 @@
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from workloads import WorkloadError, read_trace
+from workloads import Trace, WorkloadError, read_trace, write_trace
 
 MAP = {"arrival": "when", "prompt_tokens": "in", "output_tokens": "out"}
 
@@ -132,3 +133,24 @@ def test_reading_stops_after_enough_rows(write):
 def test_nonsense_options_are_refused_by_name(write, options):
     with pytest.raises(WorkloadError, match=next(iter(options))):
         read_trace(write(ROWS), **options)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_sizes_and_objectives_reach_the_requests(tmp_path, form):
+    columns = {"size": [1, 2], "ttft_slo": [np.nan, 0.5], "tpot_slo": [0.05, np.nan]}
+    trace = Trace([0.0, 1.0], [10, 20], [5, 6], columns=columns)
+    again = read_trace(write_trace(trace, tmp_path / "a", form))
+    first, second = again.requests()
+    assert (first.size, first.ttft_slo, first.tpot_slo) == (1, None, 0.05)
+    assert (second.size, second.ttft_slo, second.tpot_slo) == (2, 0.5, None)
+
+
+def test_objectives_that_nobody_states_are_no_columns(tmp_path):
+    path = write_trace(Trace([0.0], [10], [5]), tmp_path / "a", "jsonl")
+    assert not {"size", "ttft_slo", "tpot_slo"} & set(read_trace(path).columns)
+
+
+def test_objective_that_is_no_number_is_a_bad_cell(write):
+    rows = "arrival_s,prompt_tokens,output_tokens,ttft_slo_s\n0,1,1,soon\n"
+    with pytest.raises(WorkloadError, match="line 2, column ttft_slo_s: got 'soon'"):
+        read_trace(write(rows))
