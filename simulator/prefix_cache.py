@@ -54,7 +54,7 @@ class Content:
         return chain[block]
 
     def _lengthen(self, rid: int, chain: list[int], length: int) -> None:
-        """Number the blocks of a request up to a length of its chain."""
+        """Give numbers to the blocks of a request, up to a length of its chain."""
         size = self._block_size
         while len(chain) < length and len(chain) * size < self._shared_tokens[rid]:
             link = (chain[-1] if chain else -1, self._pieces(rid, len(chain)))
