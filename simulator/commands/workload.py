@@ -2,7 +2,7 @@
 
 import json as js
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import yaml
 from cyclopts import App, Parameter
@@ -13,6 +13,7 @@ from simulator.settings import read_text
 from simulator.spec import parse_yaml
 from workloads import (
     PRESETS,
+    Characterisation,
     Streams,
     Trace,
     WorkloadError,
@@ -22,6 +23,7 @@ from workloads import (
     parse_workload,
     read_clients,
     read_trace,
+    summarise,
     write_trace,
 )
 
@@ -31,6 +33,9 @@ app = App(
     help_format="plaintext",
     help_formatter="plain",
 )
+
+_LARGE: Final = 2**28
+"""Bytes of text from which on a file is summarised without storing its rows."""
 
 Flag = Annotated[bool, Parameter(negative="")]
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
@@ -48,7 +53,9 @@ def inspect(
     max_rows: int | None = None,
     time_unit: str | None = None,
     block_size: int | None = None,
+    default_output: int | None = None,
     detick: Flag = False,
+    summary: Flag = False,
     figure: Path | None = None,
     json: Flag = False,
 ) -> int:
@@ -58,6 +65,7 @@ def inspect(
 
       batchlab workload inspect AzureLLMInferenceTrace_conv.csv --figure conv.png
       batchlab workload inspect azure-conv-2023 --json
+      batchlab workload inspect AzureLLMInferenceTrace_conv_1week.csv --start-s 3600 --end-s 7200
 
     Parameters
     ----------
@@ -78,8 +86,13 @@ def inspect(
         Unit of the times in the file, such as s or ms.
     block_size
         Tokens in a block of the prefix ids.
+    default_output
+        Output tokens of rows that name none.
     detick
         Spread requests that a coarse clock puts at one time.
+    summary
+        Only the figures for which no rows are kept in memory. So are files of more than
+        256 MiB, unless --start-s, --end-s or --max-rows cuts them.
     figure
         Also draw rate, dispersion and lengths into this file (png, pdf or svg).
     json
@@ -91,9 +104,13 @@ def inspect(
         "max_rows": max_rows,
         "time_unit": time_unit,
         "block_size": block_size,
+        "default_output": default_output,
     }
-    trace = _trace(workload, format, lenient, detick, options)
-    character = characterise(trace)
+    cut = any(limit is not None for limit in (start_s, end_s, max_rows))
+    if summary or (_is_large(workload) and not cut):
+        character = _summary(workload, format, lenient, detick, options)
+    else:
+        character = characterise(_trace(workload, format, lenient, detick, options))
     print(js.dumps(character, indent=2, allow_nan=False) if json else character.text())
     if figure is not None:
         from simulator.plots import save
@@ -231,6 +248,25 @@ def _trace(
         return spread(trace, Streams(0)("ticks"))
     except WorkloadError as error:
         raise UserError(str(error)) from None
+
+
+def _summary(
+    name: str, format: str | None, lenient: bool, detick: bool, options: dict[str, Any]
+) -> Characterisation:
+    if detick or name in PRESETS or _holds_clients(name):
+        raise UserError(f"{name}: a summary needs a file of requests, read as it is")
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return summarise(Path(name), format, strict=not lenient, **given)
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+
+
+def _is_large(name: str) -> bool:
+    """Whether a file holds so much that its rows are better not stored; text packs to a fifth."""
+    path = Path(name)
+    packed = path.suffix in (".gz", ".zst")
+    return path.is_file() and path.stat().st_size * (5 if packed else 1) > _LARGE
 
 
 def _holds_clients(name: str) -> bool:
