@@ -137,8 +137,6 @@ def test_nonsense_options_are_refused_by_name(write, options):
 
 
 CAPS = "0,5,5,9,-2\n1,5,5,,0\n2,5,8,6,0\n"
-    "arrival_s,prompt_tokens,output_tokens,max_tokens,priority\n0,5,5,9,-2\n1,5,5,,0\n2,5,8,6,0\n"
-)
 CAPPED = '{"arrival_s": 0, "prompt_tokens": 5, "output_tokens": 8, "max_tokens": 6}\n'
 
 
