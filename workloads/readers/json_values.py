@@ -165,7 +165,7 @@ class ChainCheck:
         ids = lookup(row, self.key)
         if ids is None or ids == []:
             return []
-        if not isinstance(ids, list) or any(type(block) is not int or block < 0 for block in ids):
+        if not isinstance(ids, list) or {*map(type, ids)} != {int} or min(ids) < 0:
             raise _bad("not block ids", "a list of whole numbers of at least 0", self.key, ids)
         most = -(-prompt // self.block_size)
         needed = most if self._partial else prompt // self.block_size
