@@ -64,6 +64,7 @@ def characterise(trace: Trace) -> Characterisation:
     5.53
     """
     account = trace.provenance
+    account.pop("figures", None)  # the sections tell them
     found = Characterisation(
         account=account,
         arrivals=_arrivals(trace.arrival_s),
