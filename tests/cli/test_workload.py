@@ -126,7 +126,7 @@ def test_a_step_is_taken_apart(quick: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--gpu", "h10", "--decodes", "1"], "cost: unknown gpu 'h10'"),
+        (["--gpu", "h10", "--decodes", "1"], "gpu: unknown gpu 'h10'"),
         (["--chunk", "many"], "'many'"),
         (["--model-config", "none.json", "--chunk", "5"], "none.json"),
     ],
