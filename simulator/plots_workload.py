@@ -1,12 +1,14 @@
 """Figures of a workload: rate over time, dispersion by scale, lengths and what fits them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy import stats
 
 from simulator.plots import line_style, new_axes, style
@@ -16,18 +18,30 @@ Character = Mapping[str, Any]
 """What `workloads.characterise` returns."""
 
 
+_WIDE = 5.0
+"""Lengths that lie closer together are drawn on a linear axis."""
+
+_HOURS = 3 * 3600.0
+"""Longer spans are drawn in hours, seconds."""
+
+
 def rate_over_time(character: Character, ax: Axes | None = None) -> Axes:
     """Draw the request rate in bins of equal length; return the axes."""
     ax = ax or new_axes()
     series = character["series"]
     width = float(series["bin_s"])
     counts = np.asarray(series["requests_per_bin"], float)
-    if len(counts):
-        edges = np.arange(len(counts) + 1) * width
-        ax.stairs(counts / width, edges, baseline=None, **line_style(0))
-    ax.set_xlabel("Time (s)")
+    unit, scale = ("h", 3600.0) if len(counts) * width > _HOURS else ("s", 1.0)
+    ax.set_xlabel(f"Time ({unit})")
     ax.set_ylabel("Requests per second")
+    if len(counts) == 0:
+        return _nothing(ax, "no arrival times")
+    edges = np.arange(len(counts) + 1) * width / scale
+    ax.stairs(counts / width, edges, baseline=None, **line_style(0))
     ax.set_ylim(bottom=0)
+    clock = str(character["arrivals"].get("clock") or "")
+    if "no common clock" in clock:
+        ax.set_title("each conversation starts at 0", fontsize=8)
     return ax
 
 
@@ -37,17 +51,38 @@ def dispersion_by_scale(character: Character, ax: Axes | None = None) -> Axes:
     found = {
         float(label.removesuffix(" s")): value
         for label, value in character["arrivals"]["dispersion"].items()
-        if value is not None
+        if value
     }
-    if found:  # lengths without a clock have no arrivals to draw
-        ax.plot(list(found), list(found.values()), marker="o", label="workload", **line_style(0))
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-    ax.axhline(1.0, label="Poisson", **line_style(1))
     ax.set_xlabel("Window (s)")
     ax.set_ylabel("Index of dispersion of counts")
+    if len(found) < 2:
+        return _nothing(ax, "too few windows to count in")
+    ax.plot(list(found), list(found.values()), marker="o", label="workload", **line_style(0))
+    ax.axhline(1.0, label="Poisson", **line_style(1))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(min(0.5, *found.values()) / 1.2, max(10.0, *found.values()) * 1.5)
+    ax.set_xticks(list(found))
+    _plain_numbers(ax.xaxis, subs=())
+    _plain_numbers(ax.yaxis)
     ax.legend(fontsize=8)
     return ax
+
+
+def _nothing(ax: Axes, why: str) -> Axes:
+    """Say in the middle of the axes why they are empty."""
+    ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return ax
+
+
+def _plain_numbers(axis: Axis, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """Write 1, 2, 5, 10 ... instead of powers at a logarithmic axis."""
+    if subs:
+        axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def length_cdf(character: Character, what: str, ax: Axes | None = None) -> Axes:
@@ -62,12 +97,15 @@ def length_cdf(character: Character, what: str, ax: Axes | None = None) -> Axes:
     """
     ax = ax or new_axes()
     quantiles = np.asarray(character["series"][f"{what}_quantiles"], float)
-    ax.plot(quantiles, np.linspace(0, 1, len(quantiles)), label="workload", **line_style(0))
+    percents = np.linspace(0, 1, len(quantiles))
+    ax.step(quantiles, percents, where="post", label="workload", **line_style(0))
     grid = np.geomspace(max(quantiles[0], 1.0), max(quantiles[-1], 2.0), 200)
     for number, fit in enumerate(character[f"{what}_tokens"]["fits"][:2], 1):
         label = f"{fit['family']} (KS {fit['ks']:.3f})"
         ax.plot(grid, fitted_cdf(fit, grid), label=label, **line_style(number))
-    ax.set_xscale("log")
+    if grid[-1] > _WIDE * grid[0]:
+        ax.set_xscale("log")
+        _plain_numbers(ax.xaxis, (1.0,) if grid[-1] > 100 * grid[0] else (1.0, 2.0, 5.0))
     ax.set_xlabel(f"{what.capitalize()} length (tokens)")
     ax.set_ylabel("Fraction of requests")
     ax.set_ylim(0, 1.01)
@@ -93,13 +131,13 @@ def prefix_reuse(character: Character, ax: Axes | None = None) -> Axes:
 def client_shares(character: Character, ax: Axes | None = None) -> Axes:
     """Draw how many of the largest clients send which share of the requests; return the axes."""
     ax = ax or new_axes()
-    found = character["clients"]
-    points = {1: found["largest_fraction"]}
-    points |= {found[f"for_{p}_percent"]: p / 100 for p in (50, 80, 90)}
-    points[found["clients"]] = 1.0
-    order = sorted(points)
-    ax.plot(order, [points[number] for number in order], marker="o", **line_style(0))
-    ax.set_xscale("log")
+    shares = character["series"]["clients"]
+    ax.plot(shares["largest"], shares["fraction"], marker=".", **line_style(0))
+    if shares["largest"][-1] > 1:
+        ax.set_xscale("log")
+        _plain_numbers(ax.xaxis)
+    else:
+        ax.set_xticks([1])
     ax.set_ylim(0, 1.05)
     ax.set_xlabel("Largest clients (number)")
     ax.set_ylabel("Fraction of requests")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workloads.base import FloatArray, IntArray
 from workloads.chains import reusable_tokens
@@ -23,6 +24,10 @@ WIDTHS_S = (1.0, 10.0, 60.0, 300.0)
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 LOAD = 0.7
 _WINDOW_S = 300.0
+_ENOUGH = 30
+"""Fewer lengths are not fitted."""
+_BINS_S = (60.0, 300.0, 600.0, 1800.0, 3600.0, 21_600.0, 86_400.0)
+_MOST_BINS = 200
 
 
 class Characterisation(dict[str, Any]):
@@ -59,6 +64,7 @@ def characterise(trace: Trace) -> Characterisation:
     5.53
     """
     account = trace.provenance
+    account.pop("figures", None)  # the sections tell them
     found = Characterisation(
         account=account,
         arrivals=_arrivals(trace.arrival_s),
@@ -74,8 +80,10 @@ def characterise(trace: Trace) -> Characterisation:
         found["conversations"] = _conversations(trace)
     if "tenant" in trace.columns:
         found["clients"] = _clients(trace)
+        found["series"]["clients"] = _shares(trace.columns["tenant"])
     if account["notes"].get("clock") == "per conversation":
         found["arrivals"]["clock"] = "each conversation starts at 0 s: no common clock"
+        found["queueing"] = None
     return Characterisation(_plain(dict(found)))
 
 
@@ -119,8 +127,8 @@ def _lengths(lengths: IntArray) -> dict[str, Any]:
     names = (f"p{percent}" for percent in PERCENTS)
     found: dict[str, Any] = {"mean": float(lengths.mean())}
     found |= dict(zip(names, values.tolist(), strict=True)) | {"max": int(lengths.max())}
-    constant = bool(lengths.min() == lengths.max())
-    fits = [] if constant else fit_lengths(lengths)
+    several = lengths.size >= _ENOUGH and lengths.min() < lengths.max()
+    fits = fit_lengths(lengths) if several else []
     return found | {"fits": [{"family": f.family, **f.parameters, "ks": f.ks} for f in fits]}
 
 
@@ -192,16 +200,37 @@ def _clients(trace: Trace) -> dict[str, Any]:
     return {"clients": int(number.size), "largest_fraction": float(share[0]), **needed}
 
 
+def _shares(tenants: NDArray[Any]) -> dict[str, list[float]]:
+    """Return which fraction of the requests the largest clients send, by their number."""
+    _, number = np.unique(tenants, return_counts=True)
+    share = np.cumsum(np.sort(number)[::-1]) / tenants.size
+    ranks = np.unique(np.geomspace(1, share.size, 50).round().astype(np.int64))
+    return {"largest": ranks.tolist(), "fraction": share[ranks - 1].tolist()}
+
+
 def _series(trace: Trace) -> dict[str, Any]:
     """Return what the figures are drawn from: rate over time and quantiles of lengths."""
-    width = 60.0 if trace.span_s >= 600 else max(trace.span_s / 20, 1e-9)
-    percents = np.arange(101)
-    return {
-        "bin_s": width,
-        "requests_per_bin": counts(trace.arrival_s, width).tolist() if trace.span_s else [],
-        "prompt_quantiles": np.percentile(trace.prompt_tokens, percents).tolist(),
-        "output_quantiles": np.percentile(trace.output_tokens, percents).tolist(),
+    width = bin_width(trace.span_s)
+    lengths = {"prompt": trace.prompt_tokens, "output": trace.output_tokens}
+    quantiles = {
+        f"{name}_quantiles": np.percentile(column, np.arange(101), method="inverted_cdf").tolist()
+        for name, column in lengths.items()
     }
+    number = counts(trace.arrival_s, width).tolist() if trace.span_s else []
+    return {"bin_s": width, "requests_per_bin": number, **quantiles}
+
+
+def bin_width(span_s: float) -> float:
+    """Return a width of bins, in seconds, that shows a rate over time.
+
+    Examples
+    --------
+    >>> bin_width(100.0), bin_width(3600.0), bin_width(7 * 86_400.0)
+    (5.0, 60.0, 3600.0)
+    """
+    if span_s < 600:
+        return max(span_s / 20, 1e-9)
+    return next((width for width in _BINS_S if span_s / width <= _MOST_BINS), _BINS_S[-1])
 
 
 def _plain(value: Any) -> Any:

@@ -132,10 +132,13 @@ def _by_window(
     laws: tuple[LengthSpec, ...], window: IntArray, streams: Streams, name: str, client: int
 ) -> IntArray:
     """Draw lengths from the law that holds in each request's window."""
+    part = window % len(laws)
+    order = np.argsort(part, kind="stable")
+    ends = np.searchsorted(part[order], np.arange(len(laws) + 1))
     lengths = np.zeros(window.size, np.int64)
-    for part, law in enumerate(laws):
-        here = window % len(laws) == part
-        lengths[here] = law.sample(int(here.sum()), streams(name, client, part))
+    for at in np.flatnonzero(np.diff(ends)).tolist():
+        here = order[ends[at] : ends[at + 1]]
+        lengths[here] = laws[at].sample(here.size, streams(name, client, at))
     return lengths
 
 

@@ -1,8 +1,10 @@
 """The columns of a trace: made read-only, checked, hashed, and turned into requests."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from hashlib import sha256
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,6 +34,8 @@ OPTIONAL: Final[Mapping[str, DTypeLike]] = MappingProxyType(
 )
 """Further columns that reach the requests, and their types; NaN stands for none."""
 
+
+_DEFAULTS: Final = {field.name: field.default for field in fields(RequestSpec)}
 
 _CHUNK: Final = 65_536
 """Requests made from the columns at a time."""
@@ -123,25 +127,25 @@ def digest(table: Mapping[str, Column], chains: Chains | None) -> str:
 
 def to_requests(table: Mapping[str, Column], chains: Chains | None) -> Iterator[RequestSpec]:
     """Yield the rows as requests, numbered from 0."""
-    names = [name for name in (*MAIN, *OPTIONAL) if name in table]
     for low in range(0, table[MAIN[0]].size, _CHUNK):
-        lists = [table[name][low : low + _CHUNK].tolist() for name in names]
-        for number, row in enumerate(zip(*lists, strict=True), start=low):
-            yield _request(number, names, row, chains)
+        rows = range(low, min(low + _CHUNK, table[MAIN[0]].size))
+        main = [table[name][low : rows.stop].tolist() for name in MAIN]
+        others = [_optional(table.get(name), name, rows) for name in OPTIONAL]
+        if chains is not None:
+            others += [map(chains.__getitem__, rows), repeat(chains.block_size)]
+        yield from map(RequestSpec, rows, *main, *others)
 
 
-def _request(
-    number: int, names: list[str], row: tuple[Any, ...], chains: Chains | None
-) -> RequestSpec:
-    main = len(MAIN)
-    if len(row) == main and chains is None:
-        return RequestSpec(number, *row)
-    # NaN, which is unequal to itself, stands for a value that is not given.
-    others = zip(names[main:], row[main:], strict=True)
-    given: dict[str, Any] = {name: value for name, value in others if value == value}
-    if chains is not None:
-        given |= {"block_ids": chains[number], "id_block_size": chains.block_size}
-    return RequestSpec(number, *row[:main], **given)
+def _optional(column: Column | None, name: str, rows: range) -> Iterable[Any]:
+    """Return the values of a field of `RequestSpec`; NaN stands for one that is not given."""
+    if column is None:
+        return repeat(_DEFAULTS[name])
+    values = column[rows.start : rows.stop].tolist()
+    return [None if value != value else value for value in values] if _may_lack(name) else values
+
+
+def _may_lack(name: str) -> bool:
+    return OPTIONAL[name] is np.float64
 
 
 def _require(

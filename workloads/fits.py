@@ -13,9 +13,25 @@ from workloads.gaps import weibull_shape
 
 _ROUNDS = 200
 _CLOSE = 1e-7
-_ENOUGH = 20_000
 
 Cdf = Callable[[FloatArray], FloatArray]
+
+
+class _Data:
+    """Distinct values in order, and how often each occurs: lengths repeat a lot."""
+
+    def __init__(self, values: ArrayLike) -> None:
+        self.values, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
+        self.weights: FloatArray = counts / counts.sum()
+        self.logs: FloatArray = np.log(self.values)
+
+    def mean(self, values: FloatArray) -> float:
+        """Return the mean of something that is known for each distinct value."""
+        return float(self.weights @ values)
+
+    def std(self, values: FloatArray) -> float:
+        """Return the standard deviation of something that is known for each distinct value."""
+        return math.sqrt(self.mean((values - self.mean(values)) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +71,7 @@ def fit_lengths(values: ArrayLike) -> list[Fit]:
         Lognormal, exponential, gamma, Weibull, and a mixture of two lognormals; the distance
         compares the law at k + 1/2 with the share of values up to k.
     """
-    x = np.sort(np.asarray(values, np.float64))
+    x = _Data(values)
     laws = [_lognormal(x), _exponential(x), _gamma(x), _weibull(x), _mixture(x)]
     fits = [Fit(name, found, _distance(x, cdf, 0.5)) for name, found, cdf in laws]
     return sorted(fits, key=lambda fit: fit.ks)
@@ -63,10 +79,11 @@ def fit_lengths(values: ArrayLike) -> list[Fit]:
 
 def fit_gaps(gaps: ArrayLike) -> list[Fit]:
     """Fit the families of gaps by maximum likelihood, the nearest first; zeros are left out."""
-    x = np.sort(np.asarray(gaps, np.float64))
-    x = x[x > 0]
-    if x.size < 10:
+    positive = np.asarray(gaps, np.float64)
+    positive = positive[positive > 0]
+    if positive.size < 10:
         return []
+    x = _Data(positive)
     laws = [_exponential(x), _gamma(x), _weibull(x), _lognormal(x)]
     return sorted(
         (Fit(name, found, _distance(x, cdf, 0.0)) for name, found, cdf in laws),
@@ -74,10 +91,9 @@ def fit_gaps(gaps: ArrayLike) -> list[Fit]:
     )
 
 
-def _distance(x: FloatArray, cdf: Cdf, correction: float) -> float:
-    values, counts = np.unique(x, return_counts=True)
-    upper = np.cumsum(counts) / x.size
-    law = cdf(values + correction)
+def _distance(x: _Data, cdf: Cdf, correction: float) -> float:
+    upper = np.cumsum(x.weights)
+    law = cdf(x.values + correction)
     if correction:
         return float(np.abs(law - upper).max())
     lower = np.concatenate(([0.0], upper[:-1]))
@@ -87,21 +103,21 @@ def _distance(x: FloatArray, cdf: Cdf, correction: float) -> float:
 Law = tuple[str, dict[str, Any], Cdf]
 
 
-def _lognormal(x: FloatArray) -> Law:
-    mu, sigma = float(np.log(x).mean()), max(float(np.log(x).std()), 1e-9)
+def _lognormal(x: _Data) -> Law:
+    mu, sigma = x.mean(x.logs), max(x.std(x.logs), 1e-9)
     return "lognormal", {"mu": mu, "sigma": sigma}, lambda v: _normal((np.log(v) - mu) / sigma)
 
 
-def _exponential(x: FloatArray) -> Law:
-    mean = float(x.mean())
+def _exponential(x: _Data) -> Law:
+    mean = x.mean(x.values)
     return "exponential", {"mean": mean}, lambda v: -np.expm1(-v / mean)
 
 
-def _gamma(x: FloatArray) -> Law:
+def _gamma(x: _Data) -> Law:
     from scipy.special import digamma, gammainc, polygamma
 
-    mean = float(x.mean())
-    gap = max(math.log(mean) - float(np.log(x).mean()), 1e-12)
+    mean = x.mean(x.values)
+    gap = max(math.log(mean) - x.mean(x.logs), 1e-12)
     # Minka's start and Newton steps for the shape.
     k = (3 - gap + math.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(_ROUNDS):
@@ -112,41 +128,38 @@ def _gamma(x: FloatArray) -> Law:
     return "gamma", {"shape": k, "scale": mean / k}, lambda v: gammainc(k, v * k / mean)
 
 
-def _weibull(x: FloatArray) -> Law:
-    logs = np.log(x)
-    mean_log = logs.mean()
-    k = weibull_shape(min(max(float(x.std() / x.mean()), 0.05), 50.0))
+def _weibull(x: _Data) -> Law:
+    mean_log = x.mean(x.logs)
+    largest = float(x.logs[-1])
+    k = weibull_shape(min(max(x.std(x.values) / x.mean(x.values), 0.05), 50.0))
     for _ in range(_ROUNDS):
-        powers = np.exp(k * (logs - logs.max()))
-        ratio = float(powers @ logs / powers.sum())
+        powers = x.weights * np.exp(k * (x.logs - largest))
+        ratio = float(powers @ x.logs / powers.sum())
         new = 1 / max(ratio - mean_log, 1e-12)
         # The fixed point is approached from both sides: half steps settle it.
         new = math.sqrt(k * new)
         done, k = abs(new - k) < _CLOSE * k, new
         if done:
             break
-    scale = float(np.exp(logs.max()) * np.mean(np.exp(k * (logs - logs.max()))) ** (1 / k))
+    scale = math.exp(largest) * x.mean(np.exp(k * (x.logs - largest))) ** (1 / k)
     return "weibull", {"shape": k, "scale": scale}, lambda v: -np.expm1(-((v / scale) ** k))
 
 
-def _mixture(x: FloatArray) -> Law:
+def _mixture(x: _Data) -> Law:
     """Fit two lognormals by EM, starting from the lower and the upper half."""
-    logs = np.log(x)
-    data = logs if logs.size <= _ENOUGH else logs[:: -(-logs.size // _ENOUGH)]
-    middle = data.size // 2
+    half = np.cumsum(x.weights) <= 0.5
+    start = np.array([half, ~half], np.float64) * x.weights
+    if not half.any():
+        start[0, 0] = x.weights[0]
+    w, mu, sigma = _moments(start, x.logs, 0.05)
     w = np.array([0.5, 0.5])
-    mu = np.array([data[: middle + 1].mean(), data[middle:].mean()])
-    sigma = np.maximum([data[: middle + 1].std(), data[middle:].std()], 0.05)
     before = -math.inf
     for _ in range(_ROUNDS):
-        density = w * np.exp(-(((data[:, None] - mu) / sigma) ** 2) / 2) / sigma
-        total = density.sum(1)
-        weight = density / np.maximum(total, 1e-300)[:, None]
-        number = np.maximum(weight.sum(0), 1e-9)
-        w, mu = number / number.sum(), (weight * data[:, None]).sum(0) / number
-        spread = (weight * (data[:, None] - mu) ** 2).sum(0) / number
-        sigma = np.maximum(np.sqrt(spread), 0.02)
-        now = float(np.log(np.maximum(total, 1e-300)).mean())
+        scaled = (x.logs - mu[:, None]) / sigma[:, None]
+        density = (w / sigma)[:, None] * np.exp(-0.5 * scaled**2)
+        total = np.maximum(density.sum(0), 1e-300)
+        w, mu, sigma = _moments(density / total * x.weights, x.logs, 0.02)
+        now = x.mean(np.log(total))
         if now - before < _CLOSE:
             break
         before = now
@@ -157,6 +170,16 @@ def _mixture(x: FloatArray) -> Law:
         return np.asarray(parts[0] + parts[1], np.float64)
 
     return "two lognormals", found, cdf
+
+
+def _moments(
+    shares: FloatArray, logs: FloatArray, least: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return weight, mean and standard deviation of each part from its share of each value."""
+    number = np.maximum(shares.sum(1), 1e-12)
+    mu = shares @ logs / number
+    spread = (shares * (logs - mu[:, None]) ** 2).sum(1) / number
+    return number / number.sum(), mu, np.maximum(np.sqrt(spread), least)
 
 
 def _normal(z: NDArray[Any]) -> FloatArray:

@@ -94,6 +94,8 @@ def fit_workload(trace: Trace, seeds: int = SEEDS) -> WorkloadFit:
     >>> fit_workload(trace, seeds=3).spec.arrivals.kind
     'poisson'
     """
+    if seeds < 1:
+        raise WorkloadError("expected at least 1 as seeds", value=seeds)
     _check(trace)
     truth = _figures(trace, None)
     unit = _unit(trace)

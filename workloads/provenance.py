@@ -26,6 +26,8 @@ class Provenance(TypedDict):
         What a reader should look at.
     notes : dict of str to str
         Format, licence, citation and the like.
+    figures : dict of str to float, optional
+        What the rows that are left are like: see `workloads.statistics.figures`.
     """
 
     source: str
@@ -37,6 +39,7 @@ class Provenance(TypedDict):
     transforms: list[dict[str, object]]
     warnings: list[str]
     notes: dict[str, str]
+    figures: NotRequired[dict[str, float | None]]
 
 
 def origin(

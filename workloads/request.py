@@ -2,12 +2,38 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any, NoReturn, Self, cast
 
 from workloads.errors import WorkloadError
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSpec:
+class _Draft:
+    """The fields of a request while they are still being set.
+
+    A frozen object takes five times as long to fill, and a run makes one a request.
+    """
+
+    __slots__ = (
+        "arrival",
+        "block_ids",
+        "conversation",
+        "deadline",
+        "id",
+        "id_block_size",
+        "max_tokens",
+        "output_tokens",
+        "priority",
+        "prompt_tokens",
+        "size",
+        "tenant",
+        "tpot_slo",
+        "ttft_slo",
+        "turn",
+    )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RequestSpec(_Draft):
     """What one request asks for, and when.
 
     Parameters
@@ -72,19 +98,57 @@ class RequestSpec:
     block_ids: tuple[int, ...] = ()
     id_block_size: int = 0
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.arrival < math.inf:
-            self._refuse("arrival", "a finite time of at least 0 s")
-        if self.prompt_tokens < 1 or self.output_tokens < 1 or self.size < 1:
+    def __new__(
+        cls,
+        id: int,
+        arrival: float,
+        prompt_tokens: int,
+        output_tokens: int,
+        max_tokens: int = 0,
+        priority: int = 0,
+        tenant: str = "",
+        size: int = 1,
+        ttft_slo: float | None = None,
+        tpot_slo: float | None = None,
+        deadline: float | None = None,
+        conversation: int = -1,
+        turn: int = 0,
+        block_ids: tuple[int, ...] = (),
+        id_block_size: int = 0,
+    ) -> Self:
+        """Check the values and freeze them."""
+        draft: Any = _Draft()
+        draft.id = id
+        draft.arrival = arrival
+        draft.prompt_tokens = prompt_tokens
+        draft.output_tokens = output_tokens
+        draft.max_tokens = max_tokens or output_tokens
+        draft.priority = priority
+        draft.tenant = tenant
+        draft.size = size
+        draft.ttft_slo = ttft_slo
+        draft.tpot_slo = tpot_slo
+        draft.deadline = deadline
+        draft.conversation = conversation
+        draft.turn = turn
+        draft.block_ids = block_ids
+        draft.id_block_size = id_block_size
+        if not 0.0 <= arrival < math.inf:
+            _refuse(draft, "arrival", "a finite time of at least 0 s")
+        if prompt_tokens < 1 or output_tokens < 1 or size < 1:
             fields = ("prompt_tokens", "output_tokens", "size")
-            self._refuse(next(name for name in fields if getattr(self, name) < 1), "at least 1")
-        if self.block_ids and self.id_block_size < 1:
-            self._refuse("id_block_size", "at least 1")
-        if self.max_tokens == 0:
-            object.__setattr__(self, "max_tokens", self.output_tokens)
-        elif self.max_tokens < self.output_tokens:
-            self._refuse("max_tokens", f"at least output_tokens, {self.output_tokens}")
+            _refuse(draft, next(name for name in fields if getattr(draft, name) < 1), "at least 1")
+        if block_ids and id_block_size < 1:
+            _refuse(draft, "id_block_size", "at least 1")
+        if draft.max_tokens < output_tokens:
+            _refuse(draft, "max_tokens", f"at least output_tokens, {output_tokens}")
+        draft.__class__ = cls  # frozen from here on
+        return cast(Self, draft)
 
-    def _refuse(self, name: str, expected: str) -> None:
-        value = getattr(self, name)
-        raise WorkloadError(f"expected {expected} as {name} of request {self.id}", value=value)
+    def __reduce__(self) -> tuple[object, ...]:
+        return RequestSpec, tuple(getattr(self, name) for name in self.__match_args__)
+
+
+def _refuse(draft: Any, name: str, expected: str) -> NoReturn:
+    told = f"expected {expected} as {name} of request {draft.id}"
+    raise WorkloadError(told, value=getattr(draft, name))

@@ -34,10 +34,43 @@ def dispersion(arrival_s: ArrayLike, width_s: float) -> float:
     1 for a Poisson process at every width, about cv² for a renewal process at large ones.
     NaN below five bins.
     """
-    number = counts(arrival_s, width_s)
-    if number.size < 5 or number.mean() == 0:
+    since = np.asarray(arrival_s) - np.asarray(arrival_s)[0]
+    number = int(since[-1] // width_s)
+    bins = since // width_s
+    bins = bins[bins < number]
+    if number < 5:
         return float("nan")
-    return float(number.var() / number.mean())
+    # Only bins that are not empty are counted: a long span has many that are.
+    ends = np.concatenate((np.flatnonzero(np.diff(bins)) + 1, [bins.size]))
+    occupied = np.diff(ends, prepend=0)
+    mean = float(bins.size / number)
+    squares = float(np.sum(occupied**2))
+    return squares / number / mean - mean
+
+
+def figures(
+    arrival_s: FloatArray, prompt_tokens: IntArray, output_tokens: IntArray
+) -> dict[str, float | None]:
+    """Return rate, CV, dispersion at 1, 10 and 60 s and mean lengths; None for what is not there.
+
+    Examples
+    --------
+    >>> figures(np.array([0.0, 1.0, 2.0]), np.array([5, 5, 8]), np.array([1, 2, 3]))["rate"]
+    1.0
+    """
+    gaps = np.diff(arrival_s)
+    span = float(arrival_s[-1] - arrival_s[0])
+    spread = {
+        f"dispersion_{width:g}_s": dispersion(arrival_s, width) for width in (1.0, 10.0, 60.0)
+    }
+    found = {
+        "rate": gaps.size / span if span else np.nan,
+        "cv": float(gaps.std() / gaps.mean()) if span and gaps.size > 1 else np.nan,
+        **spread,
+        "mean_prompt_tokens": float(prompt_tokens.mean()),
+        "mean_output_tokens": float(output_tokens.mean()),
+    }
+    return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 def coupling(arrival_s: FloatArray, lengths: IntArray, width_s: float = 60.0) -> float:

@@ -4,6 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _WIDTH = 28
+_SECTIONS = {
+    "ties": "ties",
+    "queueing": "queueing, one server",
+    "prefixes": "prefixes",
+    "conversations": "conversations",
+    "clients": "clients",
+}
 
 
 def characterisation_text(found: Mapping[str, Any]) -> str:
@@ -18,12 +25,10 @@ def characterisation_text(found: Mapping[str, Any]) -> str:
         percents = " ".join(f"{k} {column[k]:,.0f}" for k in ("p5", "p50", "p95", "p99"))
         lines += ["", _row(name, f"mean {column['mean']:,.1f}  {percents}  max {column['max']:,}")]
         lines += [_row("  fit", fit) for fit in _fits(column["fits"][:2])]
-    lines += ["", *_section("ties", found["ties"])]
-    if found["queueing"] is not None:
-        lines += _section("queueing, one server", found["queueing"])
-    for name in ("prefixes", "conversations", "clients"):
-        if name in found:
-            lines += _section(name, found[name])
+    lines.append("")
+    for name, title in _SECTIONS.items():
+        if found.get(name) is not None:
+            lines += _section(title, found[name])
     return "\n".join(lines)
 
 
@@ -32,16 +37,16 @@ def _arrivals(found: Mapping[str, Any]) -> list[str]:
     if found["rate"] is None:
         return [*lines, _row("rate", "none: all at one moment")]
     lines.append(_row("rate", f"{found['rate']:.4g} /s, gap CV {found['cv']:.3g}"))
-    local = found["cv_per_5_min"]
+    local = found.get("cv_per_5_min")
     if local is not None:
         told = f"{local['median']:.3g} ({local['p10']:.3g} to {local['p90']:.3g})"
         lines.append(_row("  CV per 5 min", told))
     scales = (f"{width}: {_number(value)}" for width, value in found["dispersion"].items())
     lines.append(_row("dispersion", ", ".join(scales)))
-    if found["peak_over_mean_60_s"] is not None:
+    if found.get("peak_over_mean_60_s") is not None:
         lines.append(_row("busiest minute", f"{found['peak_over_mean_60_s']:.3g} times the mean"))
     lines.append(_row("longest gap", f"{found['longest_gap_s']:.4g} s"))
-    if found["clock"]:
+    if found.get("clock"):
         lines.append(_row("clock", found["clock"]))
     return lines + [_row("  gap fit", fit) for fit in _fits(found["fits"][:2])]
 

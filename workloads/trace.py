@@ -15,6 +15,7 @@ from workloads.errors import WorkloadError
 from workloads.moves import moved, rescale
 from workloads.provenance import Provenance
 from workloads.request import RequestSpec
+from workloads.statistics import figures
 from workloads.summary import five_lines
 
 
@@ -90,7 +91,9 @@ class Trace:
         caps = self.output_tokens if max_tokens is None else max_tokens
         put("max_tokens", freeze("max_tokens", caps, np.int64))
         put("columns", freeze_all(columns or {}))
-        put("_provenance", deepcopy(provenance or accounts.origin("in memory", len(self))))
+        account = deepcopy(provenance or accounts.origin("in memory", len(self)))
+        account.pop("figures", None)
+        put("_provenance", account)
         put("chains", chains)
         self.validate()
         put("chains", None if chains is None else chains.fit(self.prompt_tokens))
@@ -107,8 +110,10 @@ class Trace:
 
     @property
     def provenance(self) -> Provenance:
-        """A copy of the account: source, digest, rows read, kept and dropped, transforms."""
-        return deepcopy(self._provenance)
+        """A copy of the account: origin, rows kept and dropped, transforms, resulting figures."""
+        account = deepcopy(self._provenance)
+        account["figures"] = figures(self.arrival_s, self.prompt_tokens, self.output_tokens)
+        return account
 
     @property
     def span_s(self) -> float:

@@ -30,8 +30,10 @@ def write_trace(trace: Trace, path: str | PathLike[str], format: str = "csv") ->
         ``csv`` and ``jsonl``: all that reaches the requests, and read back without a column
         map. ``mooncake`` (also ``aiperf``, ``guidellm``, ``vllm``): milliseconds, lengths and
         prefix chains, for AIPerf, Dynamo, SGLang and vLLM's ``timed_trace``; GuideLLM reads
-        the time as seconds and gets them so. ``azure``, ``vidur``, ``burstgpt``: times and
-        lengths only.
+        the time as seconds and gets them so. Where think times are known, ``mooncake`` and
+        ``aiperf`` give later turns of a conversation a delay instead of a time, and ``vllm``
+        gives prompts without a chain blocks of their own. ``azure``, ``vidur``, ``burstgpt``:
+        times and lengths only.
 
     Returns
     -------
@@ -138,11 +140,13 @@ def _jsonl(trace: Trace) -> Iterator[str]:
         yield _line(entry)
 
 
-def _mooncake(trace: Trace, per_s: int = 1000) -> Iterator[str]:
+def _mooncake(
+    trace: Trace, *, per_s: int = 1000, delays: bool = True, always_ids: bool = False
+) -> Iterator[str]:
     """Yield lines with chains as long as their readers want them, in the chains' block size.
 
-    A prompt that goes beyond its chain gets ids of its own. Later turns of a conversation
-    with a think time have a ``delay`` instead of a time where times are milliseconds.
+    A prompt that goes beyond its chain gets ids of its own. With `delays`, later turns of a
+    conversation with a think time have a ``delay`` instead of a time.
     """
     fresh = 0 if trace.chains is None else int(trace.chains.ids.max(initial=-1)) + 1
     block = _MOONCAKE_BLOCK if trace.chains is None else trace.chains.block_size
@@ -152,13 +156,13 @@ def _mooncake(trace: Trace, per_s: int = 1000) -> Iterator[str]:
         entry: dict[str, Any] = {}
         if numbers is not None and numbers[at] >= 0:
             entry["session_id"] = str(numbers[at])
-        if per_s == 1000 and "session_id" in entry and think is not None and think[at] >= 0:
+        if delays and "session_id" in entry and think is not None and think[at] >= 0:
             entry["delay"] = round(float(think[at]) * per_s, 3)
         else:
             entry["timestamp"] = round(time * per_s, 6 if per_s == 1 else 3)
         entry |= {"input_length": prompt, "output_length": output}
-        if trace.chains is not None:
-            ids = list(trace.chains[at])
+        if trace.chains is not None or always_ids:
+            ids = [] if trace.chains is None else list(trace.chains[at])
             missing = -(-prompt // block) - len(ids)
             entry["hash_ids"] = [*ids, *range(fresh, fresh + missing)]
             fresh += max(missing, 0)
@@ -166,7 +170,11 @@ def _mooncake(trace: Trace, per_s: int = 1000) -> Iterator[str]:
 
 
 def _guidellm(trace: Trace) -> Iterator[str]:
-    return _mooncake(trace, per_s=1)
+    return _mooncake(trace, per_s=1, delays=False)
+
+
+def _vllm(trace: Trace) -> Iterator[str]:
+    return _mooncake(trace, delays=False, always_ids=True)
 
 
 def _line(entry: Mapping[str, Any]) -> str:
@@ -178,7 +186,7 @@ WRITERS: Final[Mapping[str, Callable[[Trace], Iterator[str]]]] = {
     "jsonl": _jsonl,
     "mooncake": _mooncake,
     "aiperf": _mooncake,
-    "vllm": _mooncake,
+    "vllm": _vllm,
     "guidellm": _guidellm,
     "azure": _azure,
     "vidur": _vidur,

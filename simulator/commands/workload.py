@@ -2,26 +2,28 @@
 
 import json as js
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import yaml
 from cyclopts import App, Parameter
 
 from simulator.errors import UserError
-from simulator.explain import explain
+from simulator.explain import nearest
 from simulator.settings import read_text
-from simulator.spec import parse_yaml
+from simulator.spec import RunSpec, parse_yaml
 from workloads import (
     PRESETS,
+    Characterisation,
     Streams,
     Trace,
+    TurnSource,
     WorkloadError,
     characterise,
     fit_workload,
     get_preset,
-    parse_workload,
     read_clients,
     read_trace,
+    summarise,
     write_trace,
 )
 
@@ -31,6 +33,9 @@ app = App(
     help_format="plaintext",
     help_formatter="plain",
 )
+
+_LARGE: Final = 2**28
+"""Bytes of text from which on a file is summarised without storing its rows."""
 
 Flag = Annotated[bool, Parameter(negative="")]
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
@@ -48,7 +53,9 @@ def inspect(
     max_rows: int | None = None,
     time_unit: str | None = None,
     block_size: int | None = None,
+    default_output: int | None = None,
     detick: Flag = False,
+    summary: Flag = False,
     figure: Path | None = None,
     json: Flag = False,
 ) -> int:
@@ -58,6 +65,7 @@ def inspect(
 
       batchlab workload inspect AzureLLMInferenceTrace_conv.csv --figure conv.png
       batchlab workload inspect azure-conv-2023 --json
+      batchlab workload inspect AzureLLMInferenceTrace_conv_1week.csv --start-s 3600 --end-s 7200
 
     Parameters
     ----------
@@ -78,8 +86,13 @@ def inspect(
         Unit of the times in the file, such as s or ms.
     block_size
         Tokens in a block of the prefix ids.
+    default_output
+        Output tokens of rows that name none.
     detick
         Spread requests that a coarse clock puts at one time.
+    summary
+        Only the figures for which no rows are kept in memory. So are files of more than
+        256 MiB, unless --start-s, --end-s or --max-rows cuts them.
     figure
         Also draw rate, dispersion and lengths into this file (png, pdf or svg).
     json
@@ -91,9 +104,13 @@ def inspect(
         "max_rows": max_rows,
         "time_unit": time_unit,
         "block_size": block_size,
+        "default_output": default_output,
     }
-    trace = _trace(workload, format, lenient, detick, options)
-    character = characterise(trace)
+    cut = any(limit is not None for limit in (start_s, end_s, max_rows))
+    if summary or (_is_large(workload) and not cut):
+        character = _summary(workload, format, lenient, detick, options)
+    else:
+        character = characterise(_trace(workload, format, lenient, detick, options))
     print(js.dumps(character, indent=2, allow_nan=False) if json else character.text())
     if figure is not None:
         from simulator.plots import save
@@ -141,13 +158,15 @@ def fit(
     seeds
         Draws of the generator that are compared with the trace.
     """
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: cannot be written: no such folder")
     trace = _trace(str(file), format, lenient, detick, {})
     try:
         fitted = fit_workload(trace, seeds)
     except WorkloadError as error:
         raise UserError(str(error)) from None
-    print(fitted.text())
     _write(out, yaml.safe_dump(fitted.to_dict(), sort_keys=False))
+    print(fitted.text())
     return 0
 
 
@@ -168,6 +187,7 @@ def generate(
 
       batchlab workload generate azure-conv-2023 -o load.jsonl --format vllm --num-requests 500
       batchlab workload generate code.yaml -o code.csv --seed 3
+      batchlab workload generate coding-assistant -o talk.jsonl --format aiperf
 
     Parameters
     ----------
@@ -185,11 +205,10 @@ def generate(
     request_rate
         Mean requests per second.
     """
-    from pydantic import ValidationError
-
     data: dict[str, Any] = {"name": spec}
     clients = _holds_clients(spec)
     if spec not in PRESETS and not clients:
+        _exists(spec)
         read = parse_yaml(read_text(Path(spec)), spec)
         data = read.get("workload", read)
     wanted = {"num_requests": num_requests, "request_rate": request_rate}
@@ -199,16 +218,34 @@ def generate(
             trace = read_clients(spec, num_requests or 1000).build(Streams(seed))
             trace = trace if request_rate is None else trace.rescale(request_rate)
         else:
-            trace = parse_workload(data).build(Streams(seed))
+            workload = RunSpec.from_dict({"workload": data}, spec).workload
+            trace = _rows_to_write(workload, spec, format, Streams(seed))
         write_trace(trace, out, format)
-    except ValidationError as error:
-        raise UserError(explain(error, spec)) from None
     except WorkloadError as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from None
     print(f"{len(trace)} requests at {trace.rate:.3f} per second in {out}")
     return 0
+
+
+def _rows_to_write(workload: Any, name: str, format: str, streams: Streams) -> Trace:
+    """Draw a workload; where turns wait for answers, the format has to be able to say so."""
+    if workload.is_open:
+        opened: Trace = workload.build(streams)
+        return opened
+    source = workload.source(streams)
+    if not isinstance(source, TurnSource):
+        raise UserError(f"{name}: max_concurrency is kept by the client that sends the requests")
+    if format not in ("aiperf", "mooncake"):
+        told = "turns wait for answers here, which only the formats aiperf and mooncake can say"
+        raise UserError(f"{name}: {told}, not {format}")
+    return source.table
+
+
+def _exists(name: str) -> None:
+    if not Path(name).exists():
+        raise UserError(f"{name}: no such file or preset; {nearest(name, PRESETS)}")
 
 
 def _trace(
@@ -221,6 +258,7 @@ def _trace(
             if given or format or lenient or detick:
                 raise UserError(f"{name}: is a preset; reading options are for files")
             return get_preset(name).trace(streams=Streams(0))
+        _exists(name)
         if _holds_clients(name):
             return read_clients(name, max_rows or 10_000).build(Streams(0))
         trace = read_trace(Path(name), format, strict=not lenient, **given)
@@ -231,6 +269,26 @@ def _trace(
         return spread(trace, Streams(0)("ticks"))
     except WorkloadError as error:
         raise UserError(str(error)) from None
+
+
+def _summary(
+    name: str, format: str | None, lenient: bool, detick: bool, options: dict[str, Any]
+) -> Characterisation:
+    if detick or name in PRESETS or _holds_clients(name):
+        raise UserError(f"{name}: a summary needs a file of requests, read as it is")
+    _exists(name)
+    given = {key: value for key, value in options.items() if value is not None}
+    try:
+        return summarise(Path(name), format, strict=not lenient, **given)
+    except WorkloadError as error:
+        raise UserError(str(error)) from None
+
+
+def _is_large(name: str) -> bool:
+    """Whether a file holds so much that its rows are better not stored; text packs to a fifth."""
+    path = Path(name)
+    packed = path.suffix in (".gz", ".zst")
+    return path.is_file() and path.stat().st_size * (5 if packed else 1) > _LARGE
 
 
 def _holds_clients(name: str) -> bool:

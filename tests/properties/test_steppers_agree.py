@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from simpy.core import Environment
 
 from policies import POLICIES, PolicySpec
+from policies.base import Machine
 from simulator.clock import ARRIVAL, CANCEL, At
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
@@ -242,10 +243,11 @@ def conversations(draw: st.DrawFn) -> RunSpec:
         "num_blocks": draw(st.sampled_from([320, 480, 1600])) // block_size,
         "enable_prefix_caching": True,
     }
-    sections = {"policy": policy, "engine": engine, "seed": draw(st.integers(0, 99))}
-    return RunSpec.from_dict(
-        {"workload": workload, "cost": draw(st.sampled_from(COSTS))} | sections
-    )
+    sections = {"workload": workload, "policy": policy, "engine": engine}
+    seed, cost = draw(st.integers(0, 99)), draw(st.sampled_from(COSTS))
+    spec = RunSpec.from_dict(sections | {"cost": cost, "seed": seed})
+    assume(spec.policy.refusal(Machine(block_size=block_size)) is None)
+    return spec
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)

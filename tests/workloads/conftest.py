@@ -1,8 +1,11 @@
 """Fixtures shared by the tests of workloads."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from workloads import read_clients, read_trace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 
@@ -13,6 +16,18 @@ def traces() -> Path:
     if not TRACES.is_dir():
         pytest.skip("the original traces (../shared/traces) are not here")
     return TRACES
+
+
+@pytest.fixture(scope="session")
+def real(traces: Path):
+    """Read a file or an archive of clients of the originals; each is read once."""
+
+    @cache
+    def read(name: str):
+        path = traces / name
+        return read_clients(path) if name.startswith("servegen/") else read_trace(path)
+
+    return read
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from workloads import Streams, Trace, get_preset, read_trace
+from workloads import Streams, Trace, get_preset
 from workloads.blocks import BlockPreset, block_table
 
 BLOCK_S = 12.0
@@ -17,8 +17,8 @@ def preset() -> BlockPreset:
 
 
 @pytest.fixture(scope="module")
-def original(traces) -> Trace:
-    return read_trace(traces / "azure_llm_2023/AzureLLMInferenceTrace_conv.csv.gz")
+def original(real) -> Trace:
+    return real("azure_llm_2023/AzureLLMInferenceTrace_conv.csv.gz")
 
 
 def counts(trace: Trace) -> np.ndarray:

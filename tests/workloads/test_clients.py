@@ -158,8 +158,8 @@ def test_nothing_is_told(tmp_path, write):
     ("name", "clients", "rate"),
     [("reason_deepseek-r1.tar.gz", 73, 16.0147), ("data/reason/deepseek-r1", 6, None)],
 )
-def test_real_clients_have_their_published_rate(traces, name, clients, rate):
-    workload = read_clients(traces / "servegen" / name)
+def test_real_clients_have_their_published_rate(real, name, clients, rate):
+    workload = real(f"servegen/{name}")
     assert len(workload.clients) == clients
     if rate:
         assert workload.rate == pytest.approx(rate, rel=1e-4)
@@ -167,5 +167,5 @@ def test_real_clients_have_their_published_rate(traces, name, clients, rate):
 
 
 @pytest.mark.shared
-def test_subset_leaves_out_the_clients_without_lengths(traces):
-    assert len(read_clients(traces / "servegen/language_m-small.subset.tar.gz").clients) == 21
+def test_subset_leaves_out_the_clients_without_lengths(real):
+    assert len(real("servegen/language_m-small.subset.tar.gz").clients) == 21

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from workloads import Streams, Trace, WorkloadError, fit_workload, parse_workload, read_trace
+from workloads import Streams, Trace, WorkloadError, fit_workload, parse_workload
 from workloads.ticks import detick
 
 
@@ -67,9 +67,9 @@ def test_traces_that_cannot_be_fitted_are_told(trace, told):
         "mooncake_fast25/conversation_trace.jsonl.gz",
     ],
 )
-def test_fit_of_a_real_trace_reproduces_its_queueing(traces, name):
+def test_fit_of_a_real_trace_reproduces_its_queueing(real, name):
     """Mean and p99 wait within 30 %, where Poisson is off by 40 % to 100-fold."""
-    trace = read_trace(traces / name)
+    trace = real(name)
     if "mooncake" in name:
         trace = detick(trace, Streams(0)("detick"))
     fit = fit_workload(trace)

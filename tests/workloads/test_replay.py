@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from workloads import PoissonArrivals, Streams, Trace, WorkloadError, read_trace, replay
+from workloads import PoissonArrivals, Streams, Trace, WorkloadError, replay
 from workloads.chains import Chains
 from workloads.moves import time_warp
 from workloads.statistics import dispersion
@@ -190,9 +190,9 @@ def test_nonsense_is_refused_by_name(trace, call, field):
 
 
 @pytest.fixture(scope="module")
-def azure(traces):
+def azure(real):
     return {
-        kind: read_trace(traces / f"azure_llm_2023/AzureLLMInferenceTrace_{kind}.csv.gz")
+        kind: real(f"azure_llm_2023/AzureLLMInferenceTrace_{kind}.csv.gz")
         for kind in ("conv", "code")
     }
 

@@ -1,8 +1,13 @@
+import inspect
 import math
+import pickle
+from copy import copy, deepcopy
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from workloads import RequestSpec, WorkloadError
+from workloads import RequestSpec, Trace, WorkloadError
+from workloads.columns import OPTIONAL
 
 
 def test_cap_defaults_to_the_output():
@@ -11,8 +16,38 @@ def test_cap_defaults_to_the_output():
 
 
 def test_request_is_immutable():
-    with pytest.raises(AttributeError):
-        RequestSpec(0, 0.0, 10, 7).priority = 1
+    request = RequestSpec(0, 0.0, 10, 7)
+    with pytest.raises(FrozenInstanceError):
+        request.priority = 1
+    with pytest.raises(FrozenInstanceError):
+        del request.priority
+
+
+def test_request_is_a_value():
+    request = RequestSpec(3, 0.5, 10, 7, tenant="a", ttft_slo=1.0, block_ids=(1,), id_block_size=16)
+    for same in (copy(request), deepcopy(request), pickle.loads(pickle.dumps(request))):
+        assert same == request
+        assert hash(same) == hash(request)
+    assert replace(request, arrival=2.0).arrival == 2.0
+    assert request != replace(request, turn=1)
+    assert eval(repr(request)) == request
+    with pytest.raises(WorkloadError, match="prompt_tokens of request 3"):
+        replace(request, prompt_tokens=0)
+
+
+def test_fields_have_the_order_and_the_defaults_of_the_parameters():
+    given = list(inspect.signature(RequestSpec).parameters.values())
+    assert [p.name for p in given] == [field.name for field in fields(RequestSpec)]
+    assert [p.default for p in given[4:]] == [field.default for field in fields(RequestSpec)[4:]]
+    # Traces hand their columns over by position.
+    assert [p.name for p in given[5:-2]] == list(OPTIONAL)
+
+
+def test_requests_of_a_trace_have_its_columns_and_the_defaults():
+    columns = {"tenant": ["a", "b"], "deadline": [math.nan, 4.0], "turn": [1, 2]}
+    first, second = Trace([0.0, 1.0], [5, 6], [2, 3], columns=columns).requests()
+    assert first == RequestSpec(0, 0.0, 5, 2, tenant="a", turn=1)
+    assert second == RequestSpec(1, 1.0, 6, 3, tenant="b", turn=2, deadline=4.0)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from workloads import PoissonArrivals, Streams
+from workloads import PoissonArrivals, Streams, Trace
 from workloads.statistics import (
     correlation,
     counts,
@@ -15,6 +15,13 @@ from workloads.statistics import (
 
 def test_counts_start_at_the_first_arrival_and_leave_out_the_rest():
     assert counts([5.0, 5.1, 6.0, 8.9], 1.0).tolist() == [2, 1, 0]
+
+
+def test_dispersion_is_variance_over_mean_and_takes_no_memory_for_empty_bins():
+    times = np.cumsum(np.random.default_rng(2).exponential(0.4, 500))
+    number = counts(times, 1.0)
+    assert dispersion(times, 1.0) == pytest.approx(number.var() / number.mean())
+    assert dispersion([0.0, 1e12, 2e12], 1.0) == pytest.approx(1.0)
 
 
 def test_poisson_has_dispersion_one_at_every_width():
@@ -63,3 +70,16 @@ def test_deterministic_service_waits_as_theory_has_it():
         means.append(mean)
     error = 4 * np.std(means) / np.sqrt(len(means))
     assert abs(np.mean(means) - 0.7 * 0.7 / (2 * 0.3)) < error + 0.01
+
+
+def test_the_account_holds_the_figures_of_what_is_left():
+    rng = np.random.default_rng(1)
+    trace = Trace(np.cumsum(rng.exponential(0.5, 400)), rng.integers(1, 50, 400), [3] * 400)
+    fast = trace.rescale(request_rate=8.0)
+    figures = fast.provenance["figures"]
+    assert figures["rate"] == pytest.approx(8.0)
+    assert figures["cv"] == pytest.approx(trace.provenance["figures"]["cv"]) == trace.cv
+    assert figures["dispersion_1_s"] == dispersion(fast.arrival_s, 1.0)
+    assert figures["dispersion_60_s"] is None
+    assert figures["mean_prompt_tokens"] == trace.prompt_tokens.mean()
+    assert set(Trace([0.0], [1], [1]).provenance["figures"].values()) == {None, 1.0}

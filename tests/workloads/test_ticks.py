@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from workloads import PoissonArrivals, Streams, Trace, WorkloadError, read_trace
+from workloads import PoissonArrivals, Streams, Trace, WorkloadError
 from workloads.statistics import dispersion
 from workloads.ticks import detick, find_tick
 
@@ -61,8 +61,8 @@ def test_nothing_found_and_nonsense_are_told():
 
 
 @pytest.mark.shared
-def test_mooncake_is_poisson_once_its_clock_is_undone(traces):
-    raw = read_trace(traces / "mooncake_fast25/conversation_trace.jsonl.gz")
+def test_mooncake_is_poisson_once_its_clock_is_undone(real):
+    raw = real("mooncake_fast25/conversation_trace.jsonl.gz")
     (warning,) = raw.provenance["warnings"]
     assert "clock of 3 s (1180 moments, 90% of requests" in warning
     assert dispersion(raw.arrival_s, 1.0) == pytest.approx(7.9, abs=0.1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from workloads import Streams, Trace, WorkloadError, get_preset, read_trace, write_trace
-from workloads.chains import Chains
+from workloads.chains import Chains, reusable_tokens
 from workloads.writers import WRITERS
 
 
@@ -63,7 +63,16 @@ def test_later_turns_have_a_delay():
     rows = [json.loads(line) for line in WRITERS["aiperf"](trace)]
     assert rows[1]["delay"] == 2500
     assert "timestamp" not in rows[1]
-    assert json.loads(list(WRITERS["guidellm"](trace))[1])["timestamp"] == 3.0
+    for format, time in (("guidellm", 3.0), ("vllm", 3000.0)):
+        assert json.loads(list(WRITERS[format](trace))[1])["timestamp"] == time
+
+
+def test_prompts_without_chains_share_nothing_in_vllm(tmp_path):
+    trace = Trace([0.0, 1.0], [600, 512], [1, 1])
+    rows = [json.loads(line) for line in WRITERS["vllm"](trace)]
+    assert [row["hash_ids"] for row in rows] == [[0, 1], [2]]
+    again = read_trace(write_trace(trace, tmp_path / "a", "vllm"))
+    assert reusable_tokens(again.chains, again.prompt_tokens).sum() == 0
 
 
 def test_a_preset_can_be_sent_to_a_server(tmp_path):

@@ -19,7 +19,7 @@ from workloads.readers.mooncake import MOONCAKE
 from workloads.readers.options import Failures, ReadOptions, TimeUnit
 from workloads.readers.results import AIPERF_RECORDS, GuideLlmResult, VllmResult
 from workloads.readers.rows import Rows
-from workloads.readers.sample import Sample
+from workloads.readers.sample import CLIENT_FILE, Sample
 from workloads.readers.text import TextFile
 from workloads.readers.vidur import SPLITWISE, VIDUR
 from workloads.trace import Trace
@@ -147,6 +147,9 @@ def detect_format(path: str | PathLike[str]) -> str:
     file = TextFile(path)
     if file.path.is_dir():
         return _detect_folder(file.path)
+    if CLIENT_FILE.fullmatch(file.path.name):
+        told = "expected a file of requests, got one file of a ServeGen client: read_clients"
+        raise WorkloadError(f"{told} reads its folder", path=file.path)
     sample = Sample.of(file.start())
     if not sample.line:
         raise WorkloadError("no rows", path=file.path)

@@ -11,9 +11,10 @@ TimeReader = Callable[[str], float]
 _LARGEST = 2**31 - 1
 _WHOLE = re.compile(r"[+-]?\d+(\.0*)?", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|([+-])(\d\d):?(\d\d))?",
+    r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|([+-])(\d\d):?(\d\d))?",
     re.ASCII,
 )
+_POWERS = tuple(10 ** (9 - digits) for digits in range(10))
 _DAY_ZERO = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 
@@ -173,19 +174,19 @@ def timestamps() -> Callable[[str], int]:
 
     def read(text: str) -> int:
         nonlocal with_offset
-        match = _TIMESTAMP.fullmatch(text.strip())
+        match = _TIMESTAMP.fullmatch(text) or _TIMESTAMP.fullmatch(text.strip())
         if match is None:
             raise BadCell("empty" if not text.strip() else "not a time", _EXPECTED_TIME)
-        day, clock, fraction, offset, sign, hours, minutes = match.groups()
-        seconds = _seconds(f"{day} {clock}")
+        moment, fraction, offset, sign, hours, minutes = match.groups()
+        nanoseconds = _seconds(moment) * 1_000_000_000
         if with_offset is None:
             with_offset = offset is not None
         elif with_offset != (offset is not None):
             expected = "an" if with_offset else "no"
             raise BadCell("mixed time zones", f"{expected} offset from UTC, as in the first row")
         if sign is not None:
-            seconds -= _east_of_utc(sign, hours, minutes)
-        return seconds * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+            nanoseconds -= _east_of_utc(sign, hours, minutes) * 1_000_000_000
+        return nanoseconds + int(fraction) * _POWERS[len(fraction)] if fraction else nanoseconds
 
     return read
 

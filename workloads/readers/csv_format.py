@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from workloads.readers.options import Failures
 from workloads.readers.rows import Enough, Rows
 from workloads.readers.sample import Sample
 from workloads.readers.text import TextFile
+
+_LEAST_PRIORITY: Final = -(2**31)
 
 RowReader = Callable[[list[str]], tuple[float, int, int, tuple[float, ...]]]
 
@@ -114,7 +117,7 @@ class CsvFormat:
         except Enough:
             pass
         if session_at is not None:
-            _conversations(rows, np.array(sessions, np.int64))
+            add_conversations(rows, np.array(sessions, np.int64))
 
     def _locate(self, names: Sequence[str], rows: Rows, line: int) -> dict[str, int]:
         """Find the columns, and declare those that are there."""
@@ -136,7 +139,7 @@ class CsvFormat:
         time_at = places.get(self.time, -1)
         prompt_at, output_at = places[self.prompt_tokens], places[self.output_tokens]
         least_output = 0 if rows.failures != "error" else 1
-        number_at = [places[name] for name in self.numbers if name in places]
+        number_at = [(mine, places[name]) for name, mine in self.numbers.items() if name in places]
         seconds_at = [places[name] for name in self.seconds if name in places]
         text_at = [(self.texts[name], places[name]) for name in self.texts if name in places]
         total_at = places.get(self.total, -1)
@@ -149,7 +152,9 @@ class CsvFormat:
                 time = read_time(cells[at]) if time_at >= 0 else 0.0
                 output = whole_number(cells[at := output_at], least_output)
                 prompt = whole_number(cells[at := prompt_at], 1 if output else 0)
-                more: list[float] = [whole_number(cells[at := place], 0) for place in number_at]
+                more: list[float] = [
+                    _further(name, cells[at := place], output) for name, place in number_at
+                ]
                 more += [decimal_or_none(cells[at := place]) for place in seconds_at]
             except BadCell as bad:
                 bad.column = next(name for name, place in places.items() if place == at)
@@ -163,17 +168,25 @@ class CsvFormat:
         return read_row
 
 
-def _conversations(rows: Rows, sessions: IntArray) -> None:
-    """Add conversation and turn; a conversation that changes its model is remarked."""
+def _further(name: str, text: str, output: int) -> int:
+    """Read a further number; a cap that is not stated is the output."""
+    if name == "max_tokens":
+        return whole_number(text, max(output, 1)) if text.strip() else max(output, 1)
+    return whole_number(text, _LEAST_PRIORITY if name == "priority" else 0)
+
+
+def add_conversations(rows: Rows, sessions: IntArray) -> None:
+    """Add conversation and turn; one that changes its model or client is remarked."""
     rows.fill("conversation", sessions)
     rows.fill("turn", turns_of(sessions))
-    models = rows.codes_of("model")
-    if models is None:
-        return
-    pairs = np.unique(np.stack([sessions, models])[:, sessions >= 0], axis=1)
-    changes = int(np.count_nonzero(np.bincount(pairs[0]) > 1)) if pairs.size else 0
-    if changes:
-        rows.remarks["a conversation changes its model"] += changes
+    for column, told in (("model", "model"), ("tenant", "client")):
+        codes = rows.codes_of(column)
+        if codes is None:
+            continue
+        pairs = np.unique(np.stack([sessions, codes])[:, sessions >= 0], axis=1)
+        changes = int(np.count_nonzero(np.bincount(pairs[0]) > 1)) if pairs.size else 0
+        if changes:
+            rows.remarks[f"a conversation changes its {told}"] += changes
 
 
 def turns_of(conversations: IntArray) -> IntArray:

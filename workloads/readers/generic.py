@@ -8,7 +8,7 @@ import numpy as np
 
 from workloads.errors import WorkloadError
 from workloads.readers.cells import BadCell, in_units, timestamps
-from workloads.readers.csv_format import CsvFormat, turns_of
+from workloads.readers.csv_format import CsvFormat, add_conversations
 from workloads.readers.json_values import ChainCheck, Json, lookup, number, whole
 from workloads.readers.jsonl_format import Dialect, JsonlFormat
 from workloads.readers.options import UNITS_PER_S, Failures, ReadOptions
@@ -159,9 +159,7 @@ class _Objects(Dialect):
         for name in sorted(self._unstated) if self._ready else ():
             self.rows.leave_out(name)
         if self._labels:
-            conversations = np.array(self._conversations, np.int64)
-            self.rows.fill("conversation", conversations)
-            self.rows.fill("turn", turns_of(conversations))
+            add_conversations(self.rows, np.array(self._conversations, np.int64))
 
 
 class GenericParquet:

@@ -86,7 +86,7 @@ def whole(row: Json, key: str, least: int = 1, default: int | None = None) -> in
     if value is None:
         if default is not None:
             return default
-        raise _bad("missing", f"a whole number of at least {least}", key, row)
+        raise _bad("missing", f"this key, with a whole number of at least {least}", key, row)
     if type(value) is not int:
         if not isinstance(value, float) or not value.is_integer():
             reason = "not a whole number" if type(value) is float else "not a number"
@@ -112,8 +112,9 @@ def number(row: Json, key: str, default: float | None = None) -> float:
     if value is None and default is not None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        reason = "missing" if value is None else "not a number"
-        raise _bad(reason, "a number of at least 0", key, row if value is None else value)
+        if value is None:
+            raise _bad("missing", "this key, with a number of at least 0", key, row)
+        raise _bad("not a number", "a number of at least 0", key, value)
     if value < 0:
         raise _bad("negative", "a number of at least 0", key, value)
     return float(value)
@@ -164,7 +165,7 @@ class ChainCheck:
         ids = lookup(row, self.key)
         if ids is None or ids == []:
             return []
-        if not isinstance(ids, list) or any(type(block) is not int or block < 0 for block in ids):
+        if not isinstance(ids, list) or {*map(type, ids)} != {int} or min(ids) < 0:
             raise _bad("not block ids", "a list of whole numbers of at least 0", self.key, ids)
         most = -(-prompt // self.block_size)
         needed = most if self._partial else prompt // self.block_size

@@ -10,6 +10,8 @@ from workloads.readers.csv_lines import split
 
 _KEY: Final = re.compile(r'"([^"\\]{1,80})"\s*:')
 _START: Final = 2**20
+CLIENT_FILE: Final = re.compile(r"chunk-(\d+)-(trace\.csv|dataset\.json)")
+"""Names of the two files of a ServeGen client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ alibaba/ServeGen (Apache-2.0); Xiang et al., ServeGen, arXiv 2505.09999.
 
 import io
 import json
-import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from os import PathLike
@@ -27,9 +26,9 @@ from workloads.empirical import EmpiricalLength
 from workloads.errors import WorkloadError
 from workloads.joint import ReasoningShare
 from workloads.readers.cells import BadCell, decimal
+from workloads.readers.sample import CLIENT_FILE
 from workloads.windows import Family, WindowedArrivals
 
-_FILE: Final = re.compile(r"chunk-(\d+)-(trace\.csv|dataset\.json)")
 _COLUMNS: Final = 6
 _SLACK: Final = 1e-3
 _LEAST_CV: Final = 0.01
@@ -61,7 +60,7 @@ def read_clients(path: str | PathLike[str], num_requests: int = 1000) -> Clients
     traces: dict[int, WindowedArrivals] = {}
     lengths: dict[int, dict[str, Any]] = {}
     for name, text in _texts(Path(path)):
-        match = _FILE.fullmatch(Path(name).name)
+        match = CLIENT_FILE.fullmatch(Path(name).name)
         if match is None:
             continue
         client = int(match[1])
@@ -86,13 +85,13 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
     try:
         if path.is_dir():
             for file in sorted(path.iterdir()):
-                if _FILE.fullmatch(file.name):
+                if CLIENT_FILE.fullmatch(file.name):
                     yield str(file), file.read_text("utf-8")
             return
         with tarfile.open(path) as archive:
             for member in archive:
                 stream = archive.extractfile(member) if member.isfile() else None
-                if stream is not None and _FILE.fullmatch(Path(member.name).name):
+                if stream is not None and CLIENT_FILE.fullmatch(Path(member.name).name):
                     yield f"{path}:{member.name}", io.TextIOWrapper(stream, "utf-8").read()
     except FileNotFoundError:
         raise WorkloadError("no such file", path=path) from None

@@ -1,5 +1,6 @@
 """Figures of a trace file of any length, in memory that does not grow with its rows."""
 
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -7,16 +8,20 @@ from typing import Any, Final
 import numpy as np
 
 from workloads.base import FloatArray, IntArray
+from workloads.character import WIDTHS_S, Characterisation, bin_width
 from workloads.errors import WorkloadError
+from workloads.provenance import origin
 from workloads.readers import READERS, detect_format
 from workloads.readers.options import Failures, ReadOptions
-from workloads.readers.remarks import about_rate, told_dropped
+from workloads.readers.remarks import about_rate, exact_seconds, told_dropped
 from workloads.readers.rows import Rows
 from workloads.readers.text import TextFile
 
+_LENGTHS: Final = ("prompt", "output")
 _LONGEST: Final = 2**21
 _MOST_BINS: Final = 2**27
 _PERCENTS: Final = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9)
+_WIDTHS: Final = tuple(int(width) for width in WIDTHS_S)
 
 
 def summarise(
@@ -25,7 +30,7 @@ def summarise(
     *,
     strict: bool = True,
     **options: Any,
-) -> dict[str, Any]:
+) -> Characterisation:
     """Describe a trace file without storing its rows.
 
     Parameters
@@ -37,11 +42,12 @@ def summarise(
 
     Returns
     -------
-    dict
-        Rows read, kept and dropped by reason; span, rate, CV, dispersion at 1, 10 and 60 s;
-        mean, percentiles and maximum of the lengths; SHA-256 and warnings. Memory: 65,536
-        rows at a time, 8 bytes a second of the trace, and 8 bytes for each length up to the
-        longest. Rows have to be in order of time, also where `strict` is False.
+    Characterisation
+        The sections of `characterise` that need no rows: account, rate, CV, dispersion,
+        longest gap, lengths. Memory: 65,536 rows at a time, 8 bytes a second of the trace, 8
+        bytes for each length up to the longest, and the sessions and blocks of prefixes that
+        the checks of some formats have to remember. Rows have to be in order of time, also
+        where `strict` is False.
 
     Raises
     ------
@@ -67,8 +73,9 @@ class Tally(Rows):
         self._start: Any = 0
         self._before = 0.0
         self._squares = 0.0
+        self._longest = 0.0
         self._per_second = np.zeros(1024, np.int64)
-        self._lengths = {name: np.zeros(1024, np.int64) for name in ("prompt", "output")}
+        self._lengths = {name: np.zeros(1024, np.int64) for name in _LENGTHS}
 
     def declare(self, **columns: Any) -> None:
         """Say which columns come; prefix chains are not kept."""
@@ -98,42 +105,61 @@ class Tally(Rows):
         if since[-1] >= _MOST_BINS:
             raise WorkloadError("expected a span of at most four years", path=self.path)
         self._squares += float(gaps @ gaps)
+        self._longest = max(self._longest, float(gaps.max()))
         self._per_second = _counted(self._per_second, since.astype(np.int64))
         self._rows += since.size
         self._before = float(since[-1])
 
-    def summary(self, sha256: str, format_name: str) -> dict[str, Any]:
+    def summary(self, sha256: str, format_name: str) -> Characterisation:
         """Return the figures of all rows."""
         self._flush()
         if not self._rows:
             raise WorkloadError(f"no rows{told_dropped(self._dropped)}", path=self.path)
-        span, rows = self._before, self._rows
-        columns = {f"{name}_tokens": _figures(self._lengths[name]) for name in self._lengths}
-        tokens = columns["prompt_tokens"]["mean"] + columns["output_tokens"]["mean"]
-        mean = span / (rows - 1) if rows > 1 else 0.0
-        cv = (max(self._squares / (rows - 1) - mean**2, 0.0)) ** 0.5 / mean if mean else None
+        prompts, outputs = (_figures(self._lengths[name]) for name in _LENGTHS)
         warnings = [told if n == 1 else f"{n} times: {told}" for told, n in self.remarks.items()]
-        return {
-            "source": self.path.name,
-            "format": format_name,
-            "sha256": sha256,
-            "rows_read": rows + self._dropped.total(),
-            "rows_kept": rows,
-            "dropped": dict(self._dropped),
-            "warnings": warnings + about_rate(rows, span, tokens),
-            "span_s": span,
-            "rate": 1 / mean if mean else None,
-            "cv": cv,
-            "dispersion": {f"{width} s": self._dispersion(width) for width in (1, 10, 60)},
-            **columns,
+        if self.timed:
+            tokens = prompts["mean"] + outputs["mean"]
+            warnings += about_rate(self._rows, self._before, tokens)
+        start = exact_seconds(self._start.item(), self._ticks_per_s)
+        notes = {"format": format_name, "first_time_s": start}
+        notes |= {} if self.timed else {"clock": "none"}
+        account = origin(
+            self.path.name, self._rows, sha256=sha256, dropped=self._dropped, notes=notes
+        )
+        return Characterisation(
+            account=account | {"warnings": warnings},
+            arrivals=self._arrivals(),
+            prompt_tokens=prompts,
+            output_tokens=outputs,
+            series={
+                "bin_s": (width := max(1, int(bin_width(self._before)))),
+                "requests_per_bin": self._counts(width).tolist(),
+                **{f"{name}_quantiles": _at(self._lengths[name], range(101)) for name in _LENGTHS},
+            },
+        )
+
+    def _arrivals(self) -> dict[str, Any]:
+        span, rows = self._before, self._rows
+        found: dict[str, Any] = {"requests": rows, "span_s": span}
+        if not span:
+            return found | {"rate": None, "cv": None, "dispersion": {}, "fits": []}
+        mean = span / (rows - 1)
+        return found | {
+            "rate": 1 / mean,
+            "cv": (max(self._squares / (rows - 1) - mean**2, 0.0)) ** 0.5 / mean,
+            "dispersion": {f"{width} s": self._dispersion(width) for width in _WIDTHS},
+            "longest_gap_s": self._longest,
+            "fits": [],
         }
 
-    def _dispersion(self, width: int) -> float | None:
+    def _counts(self, width: int) -> IntArray:
         number = int(self._before) // width
-        if number < 5:
-            return None
-        counts = self._per_second[: number * width].reshape(number, width).sum(1)
-        return float(counts.var() / counts.mean())
+        counts: IntArray = self._per_second[: number * width].reshape(number, width).sum(1)
+        return counts
+
+    def _dispersion(self, width: int) -> float | None:
+        counts = self._counts(width)
+        return float(counts.var() / counts.mean()) if counts.size >= 5 else None
 
 
 def _counted(table: IntArray, values: IntArray) -> IntArray:
@@ -148,11 +174,15 @@ def _counted(table: IntArray, values: IntArray) -> IntArray:
     return table
 
 
-def _figures(table: IntArray) -> dict[str, float]:
+def _figures(table: IntArray) -> dict[str, Any]:
+    mean = float(table @ np.arange(table.size)) / float(table.sum())
+    percents = zip(_PERCENTS, _at(table, _PERCENTS), strict=True)
+    named = {f"p{percent:g}": value for percent, value in percents}
+    return {"mean": mean, **named, "max": int(np.flatnonzero(table)[-1]), "fits": []}
+
+
+def _at(table: IntArray, percents: Iterable[float]) -> list[int]:
+    """Return the lengths at some percentiles of a table of counts."""
     total = np.cumsum(table)
-    rows = int(total[-1])
-    ranks = np.ceil(np.array(_PERCENTS) / 100 * rows).clip(1)
-    found = np.searchsorted(total, ranks).tolist()
-    mean = float(table @ np.arange(table.size)) / rows
-    percents = {f"p{percent:g}": value for percent, value in zip(_PERCENTS, found, strict=True)}
-    return {"mean": mean, **percents, "max": int(np.flatnonzero(table)[-1])}
+    ranks = np.ceil(np.fromiter(percents, np.float64) / 100 * total[-1]).clip(1)
+    return [int(length) for length in np.searchsorted(total, ranks)]

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -154,3 +156,41 @@ def test_objective_that_is_no_number_is_a_bad_cell(write):
     rows = "arrival_s,prompt_tokens,output_tokens,ttft_slo_s\n0,1,1,soon\n"
     with pytest.raises(WorkloadError, match="line 2, column ttft_slo_s: got 'soon'"):
         read_trace(write(rows))
+
+
+CAPS = "0,5,5,9,-2\n1,5,5,,0\n2,5,8,6,0\n"
+CAPPED = '{"arrival_s": 0, "prompt_tokens": 5, "output_tokens": 8, "max_tokens": 6}\n'
+
+
+def test_a_cap_below_the_output_is_a_bad_row_and_none_is_the_output(write):
+    path = write("arrival_s,prompt_tokens,output_tokens,max_tokens,priority\n" + CAPS)
+    with pytest.raises(WorkloadError, match=r"line 4, column max_tokens: got '6', .* at least 8"):
+        read_trace(path)
+    trace = read_trace(path, strict=False)
+    assert trace.max_tokens.tolist() == [9, 5]
+    assert trace.columns["priority"].tolist() == [-2, 0]
+    assert trace.provenance["dropped"] == {"max_tokens: too small": 1}
+    with pytest.raises(WorkloadError, match=r"line 1, column max_tokens: got '6', .* at least 8"):
+        read_trace(write(CAPPED, "a.jsonl"))
+
+
+def test_a_conversation_that_changes_its_client_is_remarked(write):
+    rows = [
+        {"arrival_s": t, "prompt_tokens": 5, "output_tokens": 5, "tenant": c, "conversation": n}
+        for t, (c, n) in enumerate([("a", 0), ("b", 0), ("a", 1), ("a", 1)])
+    ]
+    table = "".join(",".join(str(value) for value in row.values()) + "\n" for row in rows)
+    for content, name in (
+        ("\n".join(json.dumps(row) for row in rows), "a.jsonl"),
+        (",".join(rows[0]) + "\n" + table, "a.csv"),
+    ):
+        trace = read_trace(write(content, name))
+        assert trace.columns["conversation"].tolist() == [0, 0, 1, 1]
+        assert trace.provenance["warnings"] == ["a conversation changes its client"]
+
+
+def test_totals_that_do_not_add_up_are_remarked(write):
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    trace = read_trace(write(head + "5,GPT-4,10,5,16,API log\n6,GPT-4,10,5,15,API log\n"))
+    assert len(trace) == 2
+    assert trace.provenance["warnings"] == ["Total tokens is not prompt plus output"]

@@ -192,8 +192,8 @@ def test_published_file_matches_its_published_figures(traces, name):
 
 
 @pytest.mark.shared
-def test_azure_statistics_match_the_published_ones(traces):
-    conv, code = (read_trace(traces / name) for name in FULL[:2])
+def test_azure_statistics_match_the_published_ones(real):
+    conv, code = (real(name) for name in FULL[:2])
     assert (round(conv.rate, 2), round(conv.cv, 2)) == (5.53, 1.09)
     assert (round(code.rate, 2), round(code.cv, 1)) == (2.57, 13.2)
     assert round(conv.span_s, 2) == 3501.72
@@ -201,9 +201,9 @@ def test_azure_statistics_match_the_published_ones(traces):
 
 @pytest.mark.shared
 @pytest.mark.parametrize("kind", ["conv", "code"])
-def test_two_publications_of_one_trace_agree(traces, kind):
-    azure = read_trace(traces / f"azure_llm_2023/AzureLLMInferenceTrace_{kind}.csv.gz")
-    vidur = read_trace(traces / f"vidur_processed/splitwise_{kind}.csv.gz")
+def test_two_publications_of_one_trace_agree(real, kind):
+    azure = real(f"azure_llm_2023/AzureLLMInferenceTrace_{kind}.csv.gz")
+    vidur = real(f"vidur_processed/splitwise_{kind}.csv.gz")
     np.testing.assert_allclose(azure.arrival_s, vidur.arrival_s, atol=1e-6)
     assert azure.prompt_tokens.tolist() == vidur.prompt_tokens.tolist()
     assert azure.output_tokens.tolist() == vidur.output_tokens.tolist()

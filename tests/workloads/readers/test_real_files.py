@@ -37,8 +37,8 @@ def test_rows_tokens_and_digest_are_the_published_ones(traces, published, name):
     assert len(trace.provenance["warnings"]) == ("qwen" in name or "mooncake" in name)
 
 
-def test_mooncake_prefixes_are_the_published_ones(traces, published):
-    trace = read_trace(traces / FULL[2])
+def test_mooncake_prefixes_are_the_published_ones(real, published):
+    trace = real(FULL[2])
     expected = published["traces"]["mooncake_conversation"]["prefix"]
     assert trace.chains.ids.size == expected["blocks_total"]
     assert np.unique(trace.chains.ids).size == expected["blocks_unique"]
