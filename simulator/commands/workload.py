@@ -274,12 +274,15 @@ def _trace(
 def _summary(
     name: str, format: str | None, lenient: bool, detick: bool, options: dict[str, Any]
 ) -> Characterisation:
+    from tqdm import tqdm
+
     if detick or name in PRESETS or _holds_clients(name):
         raise UserError(f"{name}: a summary needs a file of requests, read as it is")
     _exists(name)
     given = {key: value for key, value in options.items() if value is not None}
     try:
-        return summarise(Path(name), format, strict=not lenient, **given)
+        with tqdm(desc="inspect", unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
+            return summarise(Path(name), format, strict=not lenient, on_rows=bar.update, **given)
     except WorkloadError as error:
         raise UserError(str(error)) from None
 

@@ -1,6 +1,6 @@
 """Figures of a trace file of any length, in memory that does not grow with its rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ def summarise(
     format: str | None = None,
     *,
     strict: bool = True,
+    on_rows: Callable[[int], object] | None = None,
     **options: Any,
 ) -> Characterisation:
     """Describe a trace file without storing its rows.
@@ -39,6 +40,8 @@ def summarise(
         The file.
     format, strict, **options
         As for `read_trace`.
+    on_rows : callable, optional
+        Told from time to time how many more rows have been read.
 
     Returns
     -------
@@ -60,6 +63,7 @@ def summarise(
         raise WorkloadError(f"expected a format out of {', '.join(READERS)}", value=format)
     reader = READERS[name]
     tally = Tally(file.path, ReadOptions(strict=strict, **options), reader.failures)
+    tally.on_rows = on_rows
     reader.read(file, tally)
     return tally.summary(file.digest(), name)
 
@@ -74,6 +78,7 @@ class Tally(Rows):
         self._before = 0.0
         self._squares = 0.0
         self._longest = 0.0
+        self.on_rows: Callable[[int], object] | None = None
         self._per_second = np.zeros(1024, np.int64)
         self._lengths = {name: np.zeros(1024, np.int64) for name in _LENGTHS}
 
@@ -87,6 +92,8 @@ class Tally(Rows):
         return self.options.block_size or 512
 
     def _flush(self) -> None:
+        if self.on_rows is not None:
+            self.on_rows(len(self._pending))
         if self._pending:
             times = np.array(self._times)
             if not self._rows:

@@ -81,10 +81,13 @@ class TextFile:
     def _whole_lines(self) -> Iterator[bytes]:
         """Yield the bytes of the file in pieces that end with a line."""
         rest = b""
+        line = 1
         for block in self._blocks():
             whole, newline, tail = (rest + block).rpartition(b"\n")
+            line += block.count(b"\n")
             if len(tail) > _LONGEST_LINE:
-                raise WorkloadError("expected lines of at most 16 MiB", path=self.path)
+                told = "expected lines of at most 16 MiB"
+                raise WorkloadError(told, path=self.path, line=line)
             if newline:
                 yield whole + newline
             rest = tail

@@ -57,6 +57,14 @@ def test_memory_does_not_grow_with_the_rows(write_azure, monkeypatch, how):
     assert grows_by(CUTS[how], write_azure(6000), write_azure(12_000)) < 6000  # a byte a row
 
 
+def test_the_rows_read_are_told_on_the_way(write_azure, monkeypatch):
+    monkeypatch.setattr("workloads.readers.rows._FLUSH", 500)
+    told: list[int] = []
+    summarise(write_azure(1700), on_rows=told.append)
+    assert sum(told) == 1700
+    assert len(told) >= 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", CUTS)
 def test_many_rows_take_the_memory_of_a_block(write_azure, how):

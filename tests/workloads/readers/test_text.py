@@ -70,5 +70,7 @@ def test_other_encodings_are_told_with_their_line(write):
 def test_endless_line_does_not_fill_the_memory(write, monkeypatch):
     monkeypatch.setattr(text, "_LONGEST_LINE", 100)
     monkeypatch.setattr(text, "_BLOCK", 64)
-    with pytest.raises(WorkloadError, match="at most"):
+    with pytest.raises(WorkloadError, match="line 1: expected lines of at most"):
         list(TextFile(write(b"x" * 1000)).lines())
+    with pytest.raises(WorkloadError, match="line 31: expected lines of at most"):
+        list(TextFile(write(b"row\n" * 30 + b"x" * 1000)).lines())
