@@ -18,6 +18,7 @@ import numpy as np
 from simulator.columns import Columns
 from simulator.errors import UserError
 from simulator.metrics import Metrics, measured_window, summarise
+from simulator.parquet import write_parquet
 from simulator.spec import RunSpec
 from simulator.utilisation import mean_use
 from workloads.spec import SyntheticWorkload
@@ -262,18 +263,6 @@ def with_latencies(requests: Columns) -> Columns:
         "e2e_s": np.where(requests["state"] == "finished", e2e, np.nan),
         "tpot_s": (times["last_token_s"] - times["first_token_s"]) / gaps,
     }
-
-
-def write_parquet(path: Path, columns: Columns) -> None:
-    """Write a table; NaN is stored as missing."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    arrays = {
-        name: pa.array(column, mask=np.isnan(column) if column.dtype.kind == "f" else None)
-        for name, column in columns.items()
-    }
-    parquet.write_table(pa.table(arrays), path, compression="zstd")
 
 
 def _frame(columns: Columns) -> "pd.DataFrame":

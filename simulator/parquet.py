@@ -1,0 +1,45 @@
+"""Tables of columns as Parquet files, written without pandas, whose import takes longer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.columns import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def write_parquet(path: Path, columns: Columns) -> None:
+    """Write a table; NaN is stored as missing.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    columns : dict
+        Column name to array of integers, floats or text, all of one length.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    arrays = [_as_arrow(column) for column in columns.values()]
+    parquet.write_table(pa.Table.from_arrays(arrays, list(columns)), path, compression="zstd")
+
+
+def _as_arrow(column: NDArray[np.generic]) -> "pa.Array":
+    import pyarrow as pa
+
+    if column.dtype.kind == "U":
+        texts = [text.encode() for text in column.tolist()]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(pa.string(), len(column), buffers)
+    valid = None
+    if column.dtype.kind == "f":
+        valid = pa.py_buffer(np.packbits(~np.isnan(column), bitorder="little"))
+    data = np.ascontiguousarray(column)
+    kind = pa.from_numpy_dtype(data.dtype)
+    return pa.Array.from_buffers(kind, len(data), [valid, pa.py_buffer(data)])
