@@ -26,7 +26,7 @@ from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.kv_cache import BlockManager
 from simulator.observer import Observer, StepRecord
 from simulator.replica import Replica
-from simulator.request import Request
+from simulator.request import Outputs, Request
 from simulator.rules import Listed, check_lists, expand, padded, step_work
 from simulator.swap import SwapSpace
 
@@ -58,7 +58,7 @@ class Engine(Replica):
         policy: Policy,
         cost: CostModel,
         kv: BlockManager,
-        output_tokens: dict[int, int],
+        output_tokens: Outputs,
         max_model_len: int | None = None,
         observers: Sequence[Observer] = (),
         swap: SwapSpace | None = None,

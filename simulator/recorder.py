@@ -9,7 +9,7 @@ from policies.base import Decision, Mode, Trigger
 from simulator.clock import TICKS_PER_SECOND
 from simulator.columns import Columns, RowStore
 from simulator.observer import Observer, StepRecord
-from simulator.request import Request, State
+from simulator.request import Outputs, Request, State
 
 REQUEST_COLUMNS = {
     "request_id": np.int64,
@@ -91,13 +91,13 @@ class TableRecorder(Observer):
 
     Parameters
     ----------
-    output_tokens : dict
-        Request number to the output length it asks for.
+    output_tokens : Outputs
+        Output length that each request asks for.
     replica : int
         Number of the replica.
     """
 
-    def __init__(self, output_tokens: dict[int, int], replica: int = 0) -> None:
+    def __init__(self, output_tokens: Outputs, replica: int = 0) -> None:
         self._output_tokens = output_tokens
         self._replica = replica
         self._requests = RowStore(REQUEST_COLUMNS)

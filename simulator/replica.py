@@ -17,7 +17,7 @@ from simulator.kv_cache import BlockManager
 from simulator.observer import Observer, hooks
 from simulator.prefix_cache import PrefixLedger
 from simulator.queues import RunningList, WaitingQueue
-from simulator.request import Request, State
+from simulator.request import Outputs, Request, State
 from simulator.rules import Listed
 from simulator.swap import SwapSpace
 from simulator.view import LedgerView, Oracle, ReplicaView
@@ -38,8 +38,8 @@ class Replica:
         Gives the duration of a step in seconds.
     kv : BlockManager
         The KV ledger of this replica.
-    output_tokens : dict
-        Request number to its true output length; hidden from the policy.
+    output_tokens : Outputs
+        True output length of each request; hidden from the policy.
     max_model_len : int, optional
         Largest number of prompt and output tokens of a request.
     observers : sequence of Observer
@@ -60,7 +60,7 @@ class Replica:
         policy: Policy,
         cost: CostModel,
         kv: BlockManager,
-        output_tokens: dict[int, int],
+        output_tokens: Outputs,
         max_model_len: int | None = None,
         observers: Sequence[Observer] = (),
         swap: SwapSpace | None = None,

@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from simulator.clock import to_grid
 from simulator.kv_cache import Segment
 from workloads.request import RequestSpec
+
+
+class Outputs(Protocol):
+    """True output lengths, found by request number."""
+
+    def __getitem__(self, rid: int, /) -> int: ...
 
 
 class State(Enum):

@@ -1,5 +1,6 @@
 """The composition root: builds all parts of a run from its specification and runs it."""
 
+from array import array
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -138,7 +139,7 @@ def _replica(
 ) -> _Replica:
     """Build one replica with everything that belongs to it alone."""
     num_blocks, max_model_len = limits
-    output_tokens = dict(enumerate(trace.output_tokens.tolist()))
+    output_tokens = array("q", trace.output_tokens.astype(np.int64).tobytes())
     recorder = TableRecorder(output_tokens, index)
     cost = spec.cost.build(streams("cost", index))
     engine_type = engine_type_of(spec, stepper)

@@ -8,6 +8,7 @@ from policies.base import RequestView
 from simulator.cost.base import CostModel, StepWork
 from simulator.kv_cache import BlockManager
 from simulator.queues import RunningList, WaitingQueue
+from simulator.request import Outputs
 from simulator.swap import SwapSpace
 
 
@@ -66,7 +67,7 @@ class LedgerView:
 class Oracle:
     """True output lengths, for policies that declare `needs_oracle`."""
 
-    def __init__(self, output_tokens: dict[int, int]) -> None:
+    def __init__(self, output_tokens: Outputs) -> None:
         self._output_tokens = output_tokens
 
     def output_tokens(self, request: RequestView) -> int:
