@@ -75,6 +75,7 @@ def run(
     seed: str | None = None,
     out: Out = None,
     force: Flag = False,
+    stream: Flag = False,
     json: Flag = False,
     settings: Settings = None,
 ) -> int:
@@ -117,6 +118,9 @@ def run(
         Folder for the tables, summary.json and spec.yaml.
     force
         Replace an existing results folder.
+    stream
+        Write the tables while the run goes on, for millions of requests; requests
+        stand in the order in which they left.
     json
         Print one JSON object instead of the report.
     """
@@ -139,9 +143,11 @@ def run(
         workload=merge(data, options)["workload"],
     )
     run_spec = RunSpec.from_dict(merge(data, combine(options, short)), name)
+    if stream and out is None:
+        raise UserError("--stream: needs --out, the folder that the tables are written to")
     with nullcontext() if out is None else new_folder(out, force=force) as folder:
         with _progress("run") as watch:
-            result = simulate(run_spec, observers=watch)
+            result = simulate(run_spec, observers=watch, spill=folder if stream else None)
         if folder is not None:
             result.write(folder)
     _print_run(result, as_json=json)

@@ -271,3 +271,18 @@ def _floats(table: Columns, name: str) -> Floats:
 
 def _ints(table: Columns, name: str) -> Ints:
     return table[name].astype(np.int64, copy=False)
+
+
+def with_latencies(requests: Columns) -> Columns:
+    """Return the requests table with waiting time and latencies, seconds; NaN where not reached."""
+    times = {name: requests[name].astype(np.float64) for name in requests if name.endswith("_s")}
+    tokens = requests["output_tokens"].astype(np.int64)
+    e2e = times["last_token_s"] - times["arrival_s"]
+    gaps = np.where(tokens > 1, tokens - 1.0, np.nan)
+    return {
+        **requests,
+        "queue_s": times["first_scheduled_s"] - times["arrival_s"],
+        "ttft_s": times["first_token_s"] - times["arrival_s"],
+        "e2e_s": np.where(requests["state"] == "finished", e2e, np.nan),
+        "tpot_s": (times["last_token_s"] - times["first_token_s"]) / gaps,
+    }

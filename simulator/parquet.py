@@ -22,11 +22,16 @@ def write_parquet(path: Path, columns: Columns) -> None:
     columns : dict
         Column name to array of integers, floats or text, all of one length.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    arrays = [_as_arrow(column) for column in columns.values()]
-    parquet.write_table(pa.Table.from_arrays(arrays, list(columns)), path, compression="zstd")
+    parquet.write_table(as_table(columns), path, compression="zstd")
+
+
+def as_table(columns: Columns) -> "pa.Table":
+    """Return columns as an Arrow table; NaN is missing there."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays([_as_arrow(column) for column in columns.values()], list(columns))
 
 
 def _as_arrow(column: NDArray[np.generic]) -> "pa.Array":

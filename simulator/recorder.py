@@ -1,13 +1,12 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from policies.base import Decision, Mode, Trigger
 from simulator.clock import TICKS_PER_SECOND
-from simulator.columns import Columns, RowStore
+from simulator.columns import Columns, NumberStore, RowStore, Sink
 from simulator.observer import Observer, StepRecord
 from simulator.request import Outputs, Request, State
 
@@ -95,16 +94,19 @@ class TableRecorder(Observer):
         Output length that each request asks for.
     replica : int
         Number of the replica.
+    sinks : dict of str to callable, optional
+        By table, what takes rows away while the run goes on; requests come as they leave.
     """
 
-    def __init__(self, output_tokens: Outputs, replica: int = 0) -> None:
+    def __init__(
+        self, output_tokens: Outputs, replica: int = 0, sinks: Mapping[str, Sink] | None = None
+    ) -> None:
         self._output_tokens = output_tokens
         self._replica = replica
-        self._requests = RowStore(REQUEST_COLUMNS)
-        self._steps = RowStore(_RECORDED)
-        self._gap_times = array("d")
-        self._gaps = array("d")
-        self._gap_counts = array("q")
+        take = sinks or {}
+        self._requests = RowStore(REQUEST_COLUMNS, None, take.get("requests"))
+        self._steps = RowStore(_RECORDED, self._step_columns, take.get("steps"))
+        self._gaps = NumberStore(GAP_COLUMNS, take.get("gaps"))
         self._run: StepRecord | None = None
 
     def on_step(self, step: StepRecord) -> None:
@@ -120,47 +122,45 @@ class TableRecorder(Observer):
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Add rows to the gaps table."""
+        times, lengths, counts = self._gaps.arrays
         for gap in sorted(gaps) if len(gaps) > 1 else gaps:
-            self._gap_times.append(now)
-            self._gaps.append(gap)
-            self._gap_counts.append(gaps[gap])
+            times.append(now)
+            lengths.append(gap)
+            counts.append(gaps[gap])
+        self._gaps.settle()
 
     def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
         """Add a row for each step."""
-        self._gap_times.extend(times)
-        self._gaps.extend(gaps)
-        self._gap_counts.extend([count] * len(times))
+        columns = self._gaps.arrays
+        columns[0].extend(times)
+        columns[1].extend(gaps)
+        columns[2].extend([count] * len(times))
 
     def on_leave(self, request: Request, now: float) -> None:
         """Add a row to the requests table."""
         self._requests.append(self._row(request))
 
     def tables(self, unfinished: Iterable[Request] = ()) -> dict[str, Columns]:
-        """Return the tables; requests that never left are rows too, without a finish time."""
+        """Return what is kept of the tables.
+
+        Requests that never left are rows too, without a finish time.
+        """
         requests = self._requests.columns([self._row(request) for request in unfinished])
         order = np.argsort(requests["request_id"], kind="stable")
         return {
             "requests": {name: column[order] for name, column in requests.items()},
-            "steps": self._step_columns(),
-            "gaps": {
-                name: np.array(column, dtype)
-                for (name, dtype), column in zip(
-                    GAP_COLUMNS.items(),
-                    (self._gap_times, self._gaps, self._gap_counts),
-                    strict=True,
-                )
-            },
+            "steps": self._steps.columns([] if self._run is None else [self._run]),
+            "gaps": self._gaps.columns(),
         }
 
-    def _step_columns(self) -> Columns:
-        columns = self._steps.columns([] if self._run is None else [self._run])
-        num_steps, rows = columns["num_steps"], columns["decode_rows"]
+    def _step_columns(self, recorded: Columns) -> Columns:
+        num_steps, rows = recorded["num_steps"], recorded["decode_rows"]
         derived: Columns = {
             "replica": np.full(len(num_steps), self._replica, np.int64),
-            "useful_tokens": rows * num_steps + columns["prefill_tokens"],  # type: ignore[operator]
-            "kv_block_s": columns["kv_block_ticks"] / TICKS_PER_SECOND,  # type: ignore[operator]
+            "useful_tokens": rows * num_steps + recorded["prefill_tokens"],  # type: ignore[operator]
+            "kv_block_s": recorded["kv_block_ticks"] / TICKS_PER_SECOND,  # type: ignore[operator]
         }
-        return {name: (derived | columns)[name] for name in STEP_COLUMNS}
+        return {name: {**recorded, **derived}[name] for name in STEP_COLUMNS}
 
     def _row(self, request: Request) -> tuple[object, ...]:
         left = request.state in (State.FINISHED, State.REJECTED, State.ABORTED)

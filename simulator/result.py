@@ -17,9 +17,10 @@ import numpy as np
 
 from simulator.columns import Columns
 from simulator.errors import UserError
-from simulator.metrics import Metrics, measured_window, summarise
+from simulator.metrics import Metrics, measured_window, summarise, with_latencies
 from simulator.parquet import write_parquet
 from simulator.spec import RunSpec
+from simulator.table_files import StoredTable
 from simulator.utilisation import mean_use
 from workloads.spec import SyntheticWorkload
 from workloads.trace import Trace
@@ -225,8 +226,12 @@ class Result:
         dump_json(folder / "summary.json", self.to_dict())
         dump_json(folder / MANIFEST, self.manifest())
         for name, columns in self.tables.items():
-            table = with_latencies(columns) if name == "requests" else columns
-            write_parquet(folder / f"{name}.parquet", table)
+            path = folder / f"{name}.parquet"
+            if isinstance(columns, StoredTable):
+                columns.move(path)
+            else:
+                table = with_latencies(columns) if name == "requests" else columns
+                write_parquet(path, table)
 
     def to_dict(self) -> dict[str, Any]:
         """Return metrics, warnings and specification as plain data."""
@@ -249,20 +254,6 @@ class Result:
             "kv_blocks": self.num_blocks,
             "versions": versions(),
         }
-
-
-def with_latencies(requests: Columns) -> Columns:
-    """Return the requests table with waiting time and latencies, seconds; NaN where not reached."""
-    times = {name: requests[name].astype(np.float64) for name in requests if name.endswith("_s")}
-    tokens = requests["output_tokens"].astype(np.int64)
-    e2e = times["last_token_s"] - times["arrival_s"]
-    gaps = np.where(tokens > 1, tokens - 1.0, np.nan)
-    return requests | {
-        "queue_s": times["first_scheduled_s"] - times["arrival_s"],
-        "ttft_s": times["first_token_s"] - times["arrival_s"],
-        "e2e_s": np.where(requests["state"] == "finished", e2e, np.nan),
-        "tpot_s": (times["last_token_s"] - times["first_token_s"]) / gaps,
-    }
 
 
 def _frame(columns: Columns) -> "pd.DataFrame":

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from simulator.recorder import TableRecorder, merge_tables
 from simulator.result import Result
 from simulator.spec import RunSpec
 from simulator.swap import SwapSpace
+from simulator.table_files import TableFiles
 from workloads.errors import WorkloadError
 from workloads.streams import Streams
 from workloads.trace import Trace
@@ -34,6 +36,7 @@ def simulate(
     replication: int = 0,
     observers: Sequence[Observer] = (),
     stepper: Literal["fast", "reference"] = "fast",
+    spill: Path | None = None,
 ) -> Result:
     """Run a specification and return what happened.
 
@@ -49,6 +52,9 @@ def simulate(
     stepper : {"fast", "reference"}
         `reference` touches every request in every step and defines what a run means; `fast` gives
         the same result to the last bit.
+    spill : Path, optional
+        Existing folder into which the tables are written while the run goes on, so that memory
+        does not grow with their rows; for one replica. Requests stand there as they left.
 
     Returns
     -------
@@ -83,6 +89,7 @@ def simulate(
         raise UserError(str(error)) from None
     trace = source.table
     check_capacity(trace, num_blocks, spec.engine.block_size)
+    files = _table_files(spec, spill)
     env = Environment()
     router = spec.engine.router
     cluster = Cluster(
@@ -100,6 +107,7 @@ def simulate(
             index,
             (*observers, cluster),
             stepper,
+            files,
         )
         for index in range(spec.engine.num_replicas)
     ]
@@ -109,16 +117,23 @@ def simulate(
     if cluster.is_exhausted:  # else the horizon cut the run
         for engine in engines:
             engine.check_done()
+    tables = [replica.recorder.tables(replica.engine.unfinished()) for replica in replicas]
     return Result(
         spec=spec,
         replication=replication,
-        tables=merge_tables(
-            [replica.recorder.tables(replica.engine.unfinished()) for replica in replicas]
-        ),
+        tables=merge_tables(tables) if files is None else files.close(tables[0]),
         trace=trace,
         num_blocks=num_blocks,
         extrapolated_steps=sum(replica.cost.num_extrapolated for replica in replicas),
     )
+
+
+def _table_files(spec: RunSpec, folder: Path | None) -> TableFiles | None:
+    if folder is None:
+        return None
+    if spec.engine.num_replicas > 1:
+        raise UserError("engine.num_replicas: tables are streamed to files for one replica only")
+    return TableFiles(folder)
 
 
 class _Replica(NamedTuple):
@@ -136,11 +151,12 @@ def _replica(
     index: int,
     observers: Sequence[Observer],
     stepper: Literal["fast", "reference"],
+    files: TableFiles | None,
 ) -> _Replica:
     """Build one replica with everything that belongs to it alone."""
     num_blocks, max_model_len = limits
     output_tokens = array("q", trace.output_tokens.astype(np.int64).tobytes())
-    recorder = TableRecorder(output_tokens, index)
+    recorder = TableRecorder(output_tokens, index, files.sinks if files else None)
     cost = spec.cost.build(streams("cost", index))
     engine_type = engine_type_of(spec, stepper)
     caching = spec.engine.enable_prefix_caching

@@ -229,3 +229,28 @@ def test_a_result_tells_itself_in_five_lines(result: Result) -> None:
 def test_the_summary_holds_all_metrics(result: Result) -> None:
     assert result.summary().to_dict() == result.metrics
     assert result.summary().name == "vllm-v1"
+
+
+def test_tables_in_files_are_the_tables_in_memory(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("simulator.columns.BLOCK", 16)
+    kept = simulate(SPEC)
+    streamed = simulate(SPEC, spill=tmp_path)
+    for name, columns in kept.tables.items():
+        for column, values in columns.items():
+            assert streamed.tables[name][column].tobytes() == values.tobytes(), (name, column)
+    assert streamed.metrics == kept.metrics
+    assert streamed.warnings == kept.warnings
+    again = streamed.save(tmp_path / "run")
+    assert {path.name for path in again.iterdir()} == FILES
+    columns = ["request_id", "ttft_s", "state"]
+    by_number = pd.read_parquet(again / "requests.parquet").sort_values("request_id")
+    expected = kept.requests[columns].reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        by_number[columns].reset_index(drop=True), expected, check_dtype=False
+    )
+
+
+def test_tables_of_several_replicas_are_not_streamed(tmp_path: Path) -> None:
+    spec = SPEC.model_copy(update={"engine": SPEC.engine.model_copy(update={"num_replicas": 2})})
+    with pytest.raises(UserError, match=r"engine.num_replicas: .*one replica only"):
+        simulate(spec, spill=tmp_path)
