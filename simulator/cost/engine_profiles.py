@@ -12,8 +12,8 @@ class EngineProfile:
 
     With `share` the fraction of the step's tokens that belong to prompts::
 
-        gpu  = kernels * (1 + prefill_factor * share)
-    XX = gpu + host, or max(gpu, host) with overlap
+        gpu  = (kernels + eager_ms) * (1 + prefill_factor * share)
+        step = gpu + host, or max(gpu, host) with overlap
 
     Attributes
     ----------
@@ -32,6 +32,19 @@ class EngineProfile:
         Host time added by each doubling of the number of GPUs, ms, at least 0.
     host_us_per_prompt_token : float
         Host time per prompt token, µs, at least 0.
+    eager_ms : float
+        Time added to a step with more tokens than the recorded graphs cover, ms, at least 0.
+    graph_tokens : int
+        Tokens up to which a step runs from a recorded graph.
+    request_ms : float
+        Client, network, HTTP server and tokeniser in front of the engine, once a request, ms, at
+        least 0. It is no part of a simulated TTFT; `batchlab validate` adds it.
+    engine : str
+        Engine the profile belongs to, such as `vllm-v1`; empty where it belongs to none.
+    version : str
+        Version of the engine, such as `0.11`.
+    fitted_on : tuple of str
+        Sweeps or records of published measurements that the values were fitted on.
     source : str
         What the values rest on.
 
@@ -48,6 +61,12 @@ class EngineProfile:
     overlap: bool = False
     tp_doubling_ms: float = 0.0
     host_us_per_prompt_token: float = 0.0
+    eager_ms: float = 0.0
+    graph_tokens: int = 512
+    request_ms: float = 0.0
+    engine: str = ""
+    version: str = ""
+    fitted_on: tuple[str, ...] = ()
     source: str = ""
 
     def host_seconds(self, tp: int = 1) -> float:
