@@ -84,7 +84,10 @@ FITS = {
     ),
     "trtllm-1.0": Fit(
         {"host_ms": 0.4, "prefill_factor": 0.1},
-        (),
+        (
+            "aic-llama-3.1-8b-instruct-h100-trtllm-tp1-1024x128",
+            "aic-llama-3.1-8b-instruct-h100-trtllm-tp1-1024x512",
+        ),
         EngineProfile("trtllm-1.0", tp_doubling_ms=0.35),
     ),
     "vllm-0.19": Fit(

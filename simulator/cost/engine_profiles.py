@@ -83,6 +83,27 @@ _ALL = (
         source="residuals of vLLM 0.12-0.19 and TensorRT-LLM 1.0rc3 runs against kernel sums",
     ),
     EngineProfile("ideal", source="kernel time only, no engine"),
+    EngineProfile(
+        "vllm-0.11",
+        host_ms=0.82,
+        host_ms_per_sequence=0.0047,
+        prefill_factor=0.149,
+        eager_ms=1.33,
+        tp_doubling_ms=0.35,
+        request_ms=13.0,
+        engine="vllm-v1",
+        version="0.11",
+        fitted_on=("ipk-0", "ipk-2"),
+        source="x",
+    ),
+    EngineProfile(
+        "vllm-0.19",
+        host_ms=1.5,
+        tp_doubling_ms=0.35,
+        engine="vllm-v1",
+        version="0.19",
+        source="x",
+    ),
 )
 
 ENGINE_PROFILES = MappingProxyType({profile.name: profile for profile in _ALL})

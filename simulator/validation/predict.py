@@ -50,9 +50,17 @@ class Prediction:
 
 
 def predict(scenario: Scenario) -> Prediction | str:
-    """Simulate a row; a run that is impossible gives the reason instead."""
+    """Simulate a row; a run that is impossible gives the reason instead.
+
+    Where requests give way to others and the engine caches prefixes, the run is repeated with the
+    cache: what a request had computed may then still be there. Elsewhere the cache is left out,
+    as it changes nothing unless prompts repeat.
+    """
     try:
-        return observe(scenario, simulate(scenario.spec))
+        found = observe(scenario, simulate(scenario.spec))
+        if found.num_preemptions and scenario.caches_prefixes:
+            found = observe(scenario, simulate(scenario.with_cache()))
+        return found
     except (UserError, RunError) as error:
         return str(error)
 

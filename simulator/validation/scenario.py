@@ -31,8 +31,10 @@ class Scenario:
         What the engine adds.
     is_kv_known : bool
         Whether the KV capacity is stated.
-    no_level : tuple of str
-        Reasons why no level holds; none of them is known from the prediction.
+    inexpressible : tuple of str
+        Settings of the engine that the run leaves out.
+    fitted : tuple of str
+        Says so if the profile was fitted on the row.
     notes : tuple of str
         What stands in for something that is not stated.
     log : RequestLog or None
@@ -43,9 +45,26 @@ class Scenario:
     spec: RunSpec
     profile: EngineProfile
     is_kv_known: bool
-    no_level: tuple[str, ...] = ()
+    inexpressible: tuple[str, ...] = ()
+    fitted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     log: RequestLog | None = None
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether the engine caches prefixes although no prompts repeat."""
+        cached = self.row.prefix_caching.startswith("on")
+        return cached and not self.spec.engine.enable_prefix_caching
+
+    def with_cache(self) -> RunSpec:
+        """Return the specification with prefix caching."""
+        engine = self.spec.engine.model_copy(update={"enable_prefix_caching": True})
+        return self.spec.model_copy(update={"engine": engine})
+
+    @property
+    def no_level(self) -> tuple[str, ...]:
+        """Reasons known before the run why no level holds."""
+        return self.inexpressible + self.fitted
 
 
 def make_scenario(
@@ -106,7 +125,8 @@ def make_scenario(
         spec,
         engine.profile,
         row.kv_capacity_tokens is not None,
-        (*engine.no_level, *load.no_level, *_fitted(row, engine.profile)),
+        (*engine.no_level, *load.no_level),
+        _fitted(row, engine.profile),
         (*engine.notes, *load.notes, *_format_notes(row, dtype)),
         log,
     )
