@@ -45,6 +45,8 @@ class EngineProfile:
         Version of the engine, such as `0.11`.
     fitted_on : tuple of str
         Sweeps or records of published measurements that the values were fitted on.
+    fitted_requests : int
+        Where greater than 0: only so many leading requests of the record were.
     source : str
         What the values rest on.
 
@@ -67,6 +69,7 @@ class EngineProfile:
     engine: str = ""
     version: str = ""
     fitted_on: tuple[str, ...] = ()
+    fitted_requests: int = 0
     source: str = ""
 
     def host_seconds(self, tp: int = 1) -> float:
@@ -85,26 +88,53 @@ _ALL = (
     EngineProfile("ideal", source="kernel time only, no engine"),
     EngineProfile(
         "vllm-0.11",
-        host_ms=0.82,
-        host_ms_per_sequence=0.0047,
-        prefill_factor=0.149,
-        eager_ms=1.33,
+        host_ms=0.845,
+        host_ms_per_sequence=0.0025,
+        prefill_factor=0.17,
+        eager_ms=1.34,
         tp_doubling_ms=0.35,
-        request_ms=13.0,
+        request_ms=19.9,
         engine="vllm-v1",
         version="0.11",
         fitted_on=("ipk-0", "ipk-2"),
-        source="x",
+        source="vLLM 0.11.0, Llama-3.1-8B, one H100, kubernetes-sigs/inference-perf (Apache-2.0)",
     ),
     EngineProfile(
         "vllm-0.19",
-        host_ms=1.5,
+        host_ms=1.634,
         tp_doubling_ms=0.35,
+        request_ms=24.5,
         engine="vllm-v1",
         version="0.19",
-        source="x",
+        fitted_on=("lss-rtxpro6000-llama-3.1-8b",),
+        fitted_requests=100,
+        source="vLLM 0.19.0, Llama-3.1-8B, one RTX PRO 6000, casys-kaist/LLMServingSim (MIT)",
+    ),
+    EngineProfile(
+        "vllm-v0",
+        host_ms=1.06,
+        host_ms_per_sequence=0.0616,
+        tp_doubling_ms=0.35,
+        request_ms=26.9,
+        engine="vllm-v0",
+        version="0.9",
+        fitted_on=("ipk-3",),
+        source="vLLM 0.9.0 (V0), Llama-3.1-8B, one H100, kubernetes-sigs/inference-perf",
+    ),
+    EngineProfile(
+        "trtllm-1.0",
+        host_ms=0.483,
+        tp_doubling_ms=0.35,
+        engine="trtllm",
+        version="1.0",
+        fitted_on=(
+            "aic-llama-3.1-8b-instruct-h100-trtllm-tp1-1024x128",
+            "aic-llama-3.1-8b-instruct-h100-trtllm-tp1-1024x512",
+        ),
+        source="TensorRT-LLM 1.0.0rc3, Llama-3.1-8B, one H100, NVIDIA AIConfigurator (Apache-2.0)",
     ),
 )
+# Rebuilt by scripts/fit_engine_profiles.py; tp_doubling_ms is that of `generic`.
 
 ENGINE_PROFILES = MappingProxyType({profile.name: profile for profile in _ALL})
 """Known engine profiles by name."""

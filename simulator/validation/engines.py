@@ -6,6 +6,7 @@ from typing import Any
 
 from simulator.cost.engine_profiles import ENGINE_PROFILES, EngineProfile
 from simulator.cost.gpus import Gpu
+from simulator.cost.models import ModelArchitecture
 from simulator.validation.names import limit_of, version_of
 from simulator.validation.rows import Measurement
 
@@ -35,6 +36,8 @@ class EngineSetting:
         Whether scheduling is asynchronous.
     graph_tokens : int
         Tokens up to which steps run from recorded graphs.
+    is_guaranteed : bool
+        Whether no more requests run than fit with all their tokens.
     no_level : tuple of str
         Why the row cannot be held to a level.
     notes : tuple of str
@@ -45,6 +48,7 @@ class EngineSetting:
     profile: EngineProfile
     plans_ahead: bool = False
     graph_tokens: int = MAX_GRAPH_TOKENS
+    is_guaranteed: bool = False
     no_level: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -55,7 +59,9 @@ class _Remarks:
     notes: list[str] = field(default_factory=list)
 
 
-def find_engine(row: Measurement, gpu: Gpu, profile: str | None = None) -> EngineSetting | None:
+def find_engine(
+    row: Measurement, gpu: Gpu, model: ModelArchitecture, profile: str | None = None
+) -> EngineSetting | None:
     """Return how the engine of a row is simulated, or None if it is not known at all.
 
     Parameters
@@ -64,6 +70,8 @@ def find_engine(row: Measurement, gpu: Gpu, profile: str | None = None) -> Engin
         The row.
     gpu : Gpu
         Its GPU, on which default limits depend.
+    model : ModelArchitecture
+        Its model, whose context limits the default budget of vLLM V0.
     profile : str, optional
         Engine profile to use instead of the nearest one.
 
@@ -75,7 +83,8 @@ def find_engine(row: Measurement, gpu: Gpu, profile: str | None = None) -> Engin
     Notes
     -----
     Only vLLM is simulated by its own policies. For TensorRT-LLM and SGLang the policy of vLLM V1
-    stands in, with their limits, and no level holds.
+    stands in, with their limits, and no level holds. TensorRT-LLM admits a request only if all it
+    may become fits (`GUARANTEED_NO_EVICT`), which `is_guaranteed` asks for.
     """
     name, version = row.engine.lower(), version_of(row.engine_version)
     remarks = _Remarks()
@@ -84,14 +93,14 @@ def find_engine(row: Measurement, gpu: Gpu, profile: str | None = None) -> Engin
         remarks.no_level.append("multi-step scheduling is not modelled")
     if "vllm" in name:
         if "v0" in name or ("v1" not in name and version is not None and version < FIRST_V1):
-            return _vllm_v0(row, profile, remarks)
+            return _vllm_v0(row, model.max_context, profile, remarks)
         return _vllm_v1(row, gpu, version, profile, remarks)
     for other, key, seats in (("tensorrt", "trtllm", 2048), ("sglang", "sglang", 2048)):
         if other in name:
             remarks.no_level.append(f"the policy of {row.engine.split(' (')[0]} is not modelled")
             policy = _v1_policy(row, seats, 8192)
             found = nearest_profile(key, version, profile, remarks.notes)
-            return _setting(policy, found, remarks)
+            return _setting(policy, found, remarks, is_guaranteed=key == "trtllm")
     return None
 
 
@@ -123,7 +132,9 @@ def _v1_policy(row: Measurement, seats: int, budget: int) -> dict[str, Any]:
     }
 
 
-def _vllm_v0(row: Measurement, profile: str | None, remarks: _Remarks) -> EngineSetting:
+def _vllm_v0(
+    row: Measurement, max_context: int, profile: str | None, remarks: _Remarks
+) -> EngineSetting:
     if row.chunked_prefill.startswith("on"):
         remarks.no_level.append("chunked prefill of vLLM V0 is not modelled")
     seats = limit_of(row.max_num_seqs) or 256
@@ -131,7 +142,7 @@ def _vllm_v0(row: Measurement, profile: str | None, remarks: _Remarks) -> Engine
         seats = max(seats, int(row.max_concurrency))
     budget = limit_of(row.max_num_batched_tokens)
     if budget is None:
-        budget = max(2048, limit_of(row.max_model_len) or V0_CONTEXT)
+        budget = max(2048, limit_of(row.max_model_len) or min(V0_CONTEXT, max_context))
     policy = {"kind": "vllm-v0", "max_num_seqs": seats, "max_num_batched_tokens": budget}
     version = version_of(row.engine_version)
     return _setting(policy, nearest_profile("vllm-v0", version, profile, remarks.notes), remarks)

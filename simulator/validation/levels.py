@@ -173,16 +173,24 @@ def judge_replays(outcomes: Sequence[Outcome]) -> list[Check]:
 
 
 def errors_of_requests(outcome: Outcome) -> dict[str, float] | None:
-    """Return errors of the mean TTFT and TPOT, and the MAPE of single TPOTs; None without a log."""
+    """Return errors of the mean TTFT and TPOT, and the MAPE of single TPOTs; None without a log.
+
+    Requests that the profile was fitted on are left out.
+    """
     if outcome.scenario is None or outcome.scenario.log is None or outcome.prediction is None:
         return None
-    log, found = outcome.scenario.log, outcome.prediction
+    log, found, scenario = outcome.scenario.log, outcome.prediction, outcome.scenario
     assert found.ttft_s is not None
     assert found.tpot_s is not None
-    ratio = found.tpot_s / log.tpot_s
+    judged = slice(scenario.profile.fitted_requests if scenario.fitted else 0, None)
+    ttft, ttft_of_log = found.ttft_s[judged], log.ttft_s[judged]
+    tpot, tpot_of_log = found.tpot_s[judged], log.tpot_s[judged]
+    if not len(tpot):
+        return None
+    ratio = tpot / tpot_of_log
     return {
-        "replay_ttft_mean": float(found.ttft_s.mean() / log.ttft_s.mean() - 1),
-        "replay_tpot_mean": float(np.nanmean(found.tpot_s) / np.nanmean(log.tpot_s) - 1),
+        "replay_ttft_mean": float(ttft.mean() / ttft_of_log.mean() - 1),
+        "replay_tpot_mean": float(np.nanmean(tpot) / np.nanmean(tpot_of_log) - 1),
         "replay_tpot_mape": float(np.nanmean(np.abs(ratio - 1))),
     }
 

@@ -8,6 +8,7 @@ import numpy as np
 from simulator.errors import RunError, UserError
 from simulator.result import Result
 from simulator.run import simulate
+from simulator.validation.loads import BLOCK
 from simulator.validation.scenario import Scenario
 from workloads.base import FloatArray
 
@@ -29,6 +30,8 @@ class Prediction:
         Requests that gave way because blocks ran out.
     num_blocks : int
         KV blocks.
+    largest_prompt : float
+        Share of KV blocks that the longest prompt takes.
     extrapolated : float
         Share of steps outside the calibrated range.
     ttft_s, tpot_s : array or None
@@ -39,14 +42,15 @@ class Prediction:
     kv_usage: float
     num_preemptions: int
     num_blocks: int
+    largest_prompt: float
     extrapolated: float
     ttft_s: FloatArray | None = None
     tpot_s: FloatArray | None = None
 
     @property
     def is_kv_bound(self) -> bool:
-        """Whether the KV capacity decides the result."""
-        return self.num_preemptions > 0 or self.kv_usage >= FULL
+        """Whether the KV capacity decides the result: blocks lacked, or would have for one more."""
+        return self.num_preemptions > 0 or self.kv_usage + self.largest_prompt >= FULL
 
 
 def predict(scenario: Scenario) -> Prediction | str:
@@ -93,6 +97,7 @@ def observe(scenario: Scenario, result: Result) -> Prediction:
         float(metrics["kv_usage_max"] or 0.0),
         int(metrics["num_preemptions"] or 0),
         result.num_blocks or 0,
+        int(result.trace.prompt_tokens.max()) / ((result.num_blocks or 1) * BLOCK),
         result.extrapolated_steps / num_steps,
         each.get("ttft_s"),
         each.get("tpot_s"),

@@ -2,7 +2,7 @@
 
 import gzip
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ KEYS = ("gpu", "model", "tp_size", "max_num_seqs", "max_num_batched_tokens")
 """Columns that tell the runs of a file apart."""
 VALUES = ("input_tokens", "output_tokens", "arrival_s", "first_token_s", "last_token_s")
 """Columns of a request."""
+TIMES = ("arrival_s", "queued_s", "first_token_s", "last_token_s")
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class RequestLog:
         As in the file.
     tp, max_num_seqs, max_num_batched_tokens : int
         Tensor-parallel degree and limits of the scheduler.
-    arrival_s, first_token_s, last_token_s : array of float
-        When the client sent each request and got its first and last token.
+    arrival_s, queued_s, first_token_s, last_token_s : array of float
+        When the client sent each request, when the engine queued it (the same where the file does
+        not say), and when the client got its first and last token.
     input_tokens, output_tokens : array of int
         Lengths.
     """
@@ -43,6 +45,7 @@ class RequestLog:
     max_num_seqs: int
     max_num_batched_tokens: int
     arrival_s: FloatArray
+    queued_s: FloatArray
     first_token_s: FloatArray
     last_token_s: FloatArray
     input_tokens: IntArray
@@ -51,11 +54,6 @@ class RequestLog:
     def trace(self) -> Trace:
         """Return the requests as a workload."""
         return Trace(self.arrival_s, self.input_tokens, self.output_tokens)
-
-    def head(self, number: int) -> "RequestLog":
-        """Return the first requests."""
-        names = ("arrival_s", "first_token_s", "last_token_s", "input_tokens", "output_tokens")
-        return replace(self, **{name: getattr(self, name)[:number] for name in names})
 
     @property
     def ttft_s(self) -> FloatArray:
@@ -101,7 +99,9 @@ def read_request_logs(path: Path) -> list[RequestLog]:
         raise UserError(f"{path.name}: no column {', '.join(missing)}")
     if table.empty:
         raise UserError(f"{path.name}: holds no row")
-    for name in (*KEYS[2:], *VALUES):
+    if "queued_s" not in table:
+        table["queued_s"] = table["arrival_s"]
+    for name in (*KEYS[2:], *VALUES, "queued_s"):
         table[name] = pd.to_numeric(table[name], errors="coerce")
     _check(table, path.name)
     return [_log(key, rows) for key, rows in table.groupby(list(KEYS), sort=False)]
@@ -109,7 +109,7 @@ def read_request_logs(path: Path) -> list[RequestLog]:
 
 def _check(table: pd.DataFrame, where: str) -> None:
     """Refuse rows that cannot be true."""
-    numbers = table[[*KEYS[2:], *VALUES]].to_numpy(np.float64)
+    numbers = table[[*KEYS[2:], *VALUES, "queued_s"]].to_numpy(np.float64)
     bad = ~np.isfinite(numbers).all(axis=1)
     bad |= (table["input_tokens"] < 1) | (table["output_tokens"] < 1)
     bad |= (table["arrival_s"] < 0) | (table["first_token_s"] < table["arrival_s"])
@@ -131,7 +131,6 @@ def _log(key: Any, rows: pd.DataFrame) -> RequestLog:
         int(tp),
         int(seats),
         int(budget),
-        *(rows[name].to_numpy(np.float64) for name in ("arrival_s", "first_token_s")),
-        rows["last_token_s"].to_numpy(np.float64),
+        *(rows[name].to_numpy(np.float64) for name in TIMES),
         *(rows[name].to_numpy(np.int64) for name in ("input_tokens", "output_tokens")),
     )

@@ -6,7 +6,9 @@ from typing import Any
 
 from simulator.cost.engine_profiles import EngineProfile
 from simulator.cost.gpus import GPUS
+from simulator.cost.models import MODELS
 from simulator.errors import UserError
+from simulator.run import machine_limits
 from simulator.spec import RunSpec
 from simulator.validation.engines import EngineSetting, find_engine
 from simulator.validation.loads import BLOCK, GivenWorkload, Load, Unrunnable, make_load
@@ -103,7 +105,7 @@ def make_scenario(
         raise Unrunnable(f"number format {row.weight_dtype}/{row.kv_dtype} was not measured")
     if row.num_gpus is not None and row.num_gpus != (row.tp or 1):
         raise Unrunnable("data, expert or pipeline parallelism is not modelled")
-    engine = find_engine(row, GPUS[gpu], profile)
+    engine = find_engine(row, GPUS[gpu], MODELS[model], profile)
     if engine is None:
         raise Unrunnable(f"engine {row.engine} is not known")
     load = make_load(row, seed) if log is None else Load(log.trace())
@@ -147,8 +149,25 @@ def _spec(row: Measurement, engine: EngineSetting, load: Load, cost: dict[str, A
         spec = RunSpec.from_dict({"policy": policy, "engine": machine, "cost": cost}, row.record_id)
     except UserError as error:
         raise Unrunnable(str(error).removeprefix(f"{row.record_id}: ")) from None
+    if engine.is_guaranteed:
+        spec = _without_eviction(spec, load)
     workload = GivenWorkload(table=load.trace, max_concurrency=load.max_concurrency)
     return spec.model_copy(update={"workload": workload})
+
+
+def _without_eviction(spec: RunSpec, load: Load) -> RunSpec:
+    """Let no more requests run than fit with all their tokens, of mean length."""
+    try:
+        num_blocks, _ = machine_limits(spec)
+    except UserError as error:
+        raise Unrunnable(str(error)) from None
+    tokens = float((load.trace.prompt_tokens + load.trace.output_tokens).mean())
+    policy = spec.policy.model_dump()
+    fitting = int((num_blocks or 0) * BLOCK // tokens)
+    seats = max(1, min(policy["max_num_seqs"], fitting))
+    return spec.model_copy(
+        update={"policy": type(spec.policy)(**policy | {"max_num_seqs": seats})}
+    )
 
 
 def _fitted(row: Measurement, profile: EngineProfile) -> tuple[str, ...]:
