@@ -10,54 +10,62 @@ from simulator.validation.levels import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-PANELS = (
-    ("tpot_mean_ms", "mean TPOT (ms)"),
-    ("ttft_mean_ms", "mean TTFT (ms)"),
-    ("req_throughput_rps", "throughput (requests/s)"),
-)
-"""Column and what the axes call it."""
+LABELS = {
+    "tpot_mean_ms": "mean TPOT (ms)",
+    "ttft_mean_ms": "mean TTFT (ms)",
+    "req_throughput_rps": "throughput (requests/s)",
+}
+"""Column to what the axes call it."""
 MARKERS = "os^DvPX*"
 MARK: dict[str, Any] = {"ms": 4.5, "mew": 0.8, "alpha": 0.8}
 BAND = 0.10
 """Relative error that the shaded band stands for."""
 
 
-def scatter(outcomes: Sequence[Outcome], ax: "Axes | None" = None) -> "Axes":
-    """Draw predicted over measured, a panel for each of `PANELS`.
+def scatter(
+    outcomes: Sequence[Outcome], metric: str = "tpot_mean_ms", ax: "Axes | None" = None
+) -> "Axes":
+    """Draw predicted over measured of one metric.
 
     Filled marks have a level that holds, hollow ones have none; the band is 10 %.
 
     Parameters
     ----------
     outcomes : sequence of Outcome
-        The rows.
+        The rows; a kind of mark for each source.
+    metric : str
+        A key of `LABELS`.
     ax : Axes, optional
-        Axes of the first panel; the others are put beside it in its figure. By default a new
-        figure.
+        Where to draw; by default on a new figure.
 
     Returns
     -------
     Axes
-        Those of the first panel.
+        With logarithmic scales.
     """
-    first = new_axes(9.6, 3.5) if ax is None else ax
-    figure = first.figure
     with style():
-        grid = first.get_gridspec() if ax is not None else None
-        if grid is None or grid.ncols < len(PANELS):
-            first.set_subplotspec(figure.add_gridspec(1, len(PANELS))[0, 0])
-            grid = first.get_gridspec()
-        panels = [first, *(figure.add_subplot(grid[0, n]) for n in range(1, len(PANELS)))]
-        for panel, (name, label) in zip(panels, PANELS, strict=True):
-            _draw(panel, outcomes, name, label)
-        handles, labels = panels[0].get_legend_handles_labels()
+        ax = new_axes(4.2, 3.8) if ax is None else ax
+        _draw(ax, outcomes, metric)
+    return ax
+
+
+def panels(outcomes: Sequence[Outcome]) -> "Figure":
+    """Return a figure with one `scatter` for each metric of `LABELS`, side by side."""
+    with style():
+        first = new_axes(3.2 * len(LABELS), 3.5)
+        figure = first.figure.get_figure(root=True)
+        assert figure is not None
+        first.remove()
+        for number, metric in enumerate(LABELS, 1):
+            last = scatter(outcomes, metric, figure.add_subplot(1, len(LABELS), number))
+        handles, labels = last.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels) or 1)
-    return first
+    return figure
 
 
-def _draw(ax: "Axes", outcomes: Sequence[Outcome], name: str, label: str) -> None:
-    """Draw one metric."""
+def _draw(ax: "Axes", outcomes: Sequence[Outcome], name: str) -> None:
     low, high = np.inf, 0.0
     sources = list(dict.fromkeys(outcome.row.source_id for outcome in outcomes))
     for number, source in enumerate(sources):
@@ -83,4 +91,4 @@ def _draw(ax: "Axes", outcomes: Sequence[Outcome], name: str, label: str) -> Non
         ax.plot(line, line, "-", color="0.4", linewidth=0.8)
         ax.fill_between(line, line * (1 - BAND), line * (1 + BAND), color="0.85", zorder=0)
         ax.set(xscale="log", yscale="log", xlim=line, ylim=line)
-    ax.set(xlabel=f"measured {label}", ylabel=f"predicted {label}")
+    ax.set(xlabel=f"measured {LABELS[name]}", ylabel=f"predicted {LABELS[name]}")

@@ -21,6 +21,7 @@ SATURATED = ("open_loop_overload", "burst_drain")
 BELOW_KNEE = ("open_loop_stable", "closed_loop")
 MIN_SWEEP = 3
 """Rows of a sweep with a knee: below it and beyond it."""
+NOTHING = "nothing that was measured has a level"
 METRICS = ("tpot_mean_ms", "ttft_mean_ms", "req_throughput_rps", "output_throughput_tok_s")
 """Columns whose errors are averaged."""
 
@@ -127,7 +128,7 @@ def judge(
     if reasons:
         return outcome
     checks = tuple(_checks(outcome))
-    no_level = () if checks else ("nothing of it has a level",)
+    no_level = () if checks else (NOTHING,)
     return Outcome(row, scenario, prediction, no_level, checks)
 
 
@@ -142,9 +143,7 @@ def _checks(outcome: Outcome) -> list[Check]:
     return [check for check in checks if check is not None]
 
 
-def _check(
-    outcome: Outcome, name: str, bound: float, absolute: float = 0.0
-) -> Check | None:
+def _check(outcome: Outcome, name: str, bound: float, absolute: float = 0.0) -> Check | None:
     error = outcome.error(name)
     if error is None or outcome.prediction is None:
         return None
@@ -208,13 +207,14 @@ def judge_sweeps(outcomes: Sequence[Outcome]) -> list[tuple[Check, bool]]:
             sweeps.setdefault(outcome.row.sweep_id, []).append(outcome)
     found = []
     for sweep, rows in sweeps.items():
-        knees = _knee(rows, predicted=False), _knee(rows, predicted=True)
-        if knees[0] is None or knees[1] is None:
+        measured, predicted = _knee(rows, predicted=False), _knee(rows, predicted=True)
+        if measured is None or predicted is None:
             continue
-        error = knees[1] / knees[0] - 1
-        holds = not any(outcome.no_level for outcome in rows)
+        error = predicted / measured - 1
+        holds = all(set(outcome.no_level) <= {NOTHING} for outcome in rows)
         bound = max(TPOT_OR_RATE.get(outcome.row.quality, 0.2) for outcome in rows)
-        check = Check(sweep, "knee_rate_rps", *knees, error, bound, abs(error) <= bound)
+        passed = abs(error) <= bound
+        check = Check(sweep, "knee_rate_rps", measured, predicted, error, bound, passed)
         found.append((check, holds))
     return found
 

@@ -84,12 +84,13 @@ def make_load(row: Measurement, seed: int = 0) -> Load:
     number = num_requests(row)
     arrivals, cap = _arrivals(row, number, streams)
     prompts, outputs, notes = _lengths(row, number, streams)
-    chains, shared_notes = None, ()
+    chains: Chains | None = None
+    no_level: tuple[str, ...] = ()
     is_shared = row.prefix_caching.startswith("on") and "shared-prefix" in row.dataset
     if is_shared:
-        chains, shared_notes = _shared(row, prompts, streams)
+        chains, no_level = _shared(row, prompts, streams)
     trace = Trace(arrivals, prompts, outputs, chains=chains)
-    return Load(trace, cap, chains is not None, shared_notes, notes)
+    return Load(trace, cap, chains is not None, no_level, notes)
 
 
 def num_requests(row: Measurement) -> int:
@@ -170,7 +171,8 @@ def scaled_to(lengths: IntArray, mean: float) -> IntArray:
     >>> scaled_to(np.array([10, 30]), 40).tolist()
     [20, 60]
     """
-    return np.maximum(1, np.rint(lengths * (mean / lengths.mean()))).astype(np.int64)
+    scaled = np.rint(lengths * (mean / float(lengths.mean())))
+    return np.asarray(np.maximum(1, scaled), np.int64)
 
 
 def _shared(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from simulator.validation.levels import (
     judge_sweeps,
 )
 from simulator.validation.orderings import OrderOutcome
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 HEADINGS = {
     "tpot_mean_ms": "TPOT",

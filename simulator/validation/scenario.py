@@ -165,9 +165,7 @@ def _without_eviction(spec: RunSpec, load: Load) -> RunSpec:
     policy = spec.policy.model_dump()
     fitting = int((num_blocks or 0) * BLOCK // tokens)
     seats = max(1, min(policy["max_num_seqs"], fitting))
-    return spec.model_copy(
-        update={"policy": type(spec.policy)(**policy | {"max_num_seqs": seats})}
-    )
+    return spec.model_copy(update={"policy": type(spec.policy)(**policy | {"max_num_seqs": seats})})
 
 
 def _fitted(row: Measurement, profile: EngineProfile) -> tuple[str, ...]:
