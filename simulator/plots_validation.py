@@ -19,7 +19,7 @@ LABELS = {
 }
 """Column to what the axes call it."""
 MARKERS = "os^DvPX*"
-MARK: dict[str, Any] = {"ms": 4.5, "mew": 0.8, "alpha": 0.8}
+MARK: dict[str, Any] = {"ms": 4.0, "mew": 0.8}
 BAND = 0.10
 """Relative error that the shaded band stands for."""
 
@@ -54,7 +54,7 @@ def scatter(
 def panels(outcomes: Sequence[Outcome]) -> "Figure":
     """Return a figure with one `scatter` for each metric of `LABELS`, side by side."""
     with style():
-        first = new_axes(3.2 * len(LABELS), 3.5)
+        first = new_axes(2.9 * len(LABELS), 3.3)
         figure = first.figure.get_figure(root=True)
         assert figure is not None
         first.remove()

@@ -228,7 +228,8 @@ def reasons_text(outcomes: Sequence[Outcome]) -> str:
     counts: dict[str, int] = {}
     for outcome in outcomes:
         for reason in outcome.no_level[:1]:
-            short = reason.split(": ")[0] if "request 0" in reason else reason
+            never = "can never fit the KV cache" in reason
+            short = "a request can never fit the KV cache" if never else reason
             counts[short] = counts.get(short, 0) + 1
     verdicts = [outcome.verdict for outcome in outcomes]
     lines = [

@@ -81,13 +81,13 @@ def test_published_rows_that_were_not_fitted_on_meet_their_levels(
     quick: Command, shared: Path
 ) -> None:
     chosen = (
-        *("ipk-1-0", "ipk-1-1", "ipk-1-2", "ipk-1-5", "ipk-1-6", "ipk-0-6"),
-        *("lss-rtxpro6000-llama", "aic-llama-3.1-70b-instruct-h100-vllm-tp4"),
+        *("ipk-1-0", "ipk-1-1", "ipk-1-2", "ipk-1-6", "ipk-0-6"),
+        *("lss-rtxpro6000-llama", "aic-llama-3.1-70b-instruct-h100-vllm-tp4-1024"),
     )
     done = quick(*published(shared, "--only", *chosen, "--json"))
     found = json.loads(done.out)
     assert done.code == 0, [check for check in found["levels"] if not check["passed"]]
-    assert len(found["levels"]) == 5 + 2 + 3 + 1 + 3 + 10
+    assert len(found["levels"]) == 4 + 3 + 1 + 1 + 3 + 5
     assert [pair["verdict"] for pair in found["orderings"]] == ["PASS"] * 3
     fitted = {row["record_id"]: row["no_level"] for row in found["rows"]}
     assert fitted["ipk-0-6"] == "profile vllm-0.11 was fitted on it"

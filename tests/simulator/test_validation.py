@@ -10,6 +10,7 @@ from simulator.cost.engine_profiles import ENGINE_PROFILES
 from simulator.cost.gpus import GPUS
 from simulator.cost.models import MODELS
 from simulator.errors import UserError
+from simulator.plots_validation import panels, scatter
 from simulator.validation.engines import find_engine
 from simulator.validation.levels import judge, judge_replays, judge_sweeps
 from simulator.validation.loads import Unrunnable, make_load
@@ -402,3 +403,17 @@ def test_errors_are_averaged_by_source_and_quality() -> None:
     text = validation.text()
     assert "missed: y TPOT 8 for 10 (-20.0%, bound 10%)" in text
     assert "Rows: 2; levels met 0, missed 2, none holds 0" in text
+
+
+def test_the_scatter_draws_one_mark_a_row_and_names_the_sources() -> None:
+    row = replace(ROW, tpot_mean_ms=10.0)
+    outcomes = [
+        judge(one, make_scenario(one), prediction_of(tpot_mean_ms=9.0))
+        for one in (row, replace(row, record_id="b", quality="C", source_id="other"))
+    ]
+    ax = scatter(outcomes)
+    assert ax.get_xlabel() == "measured mean TPOT (ms)"
+    points = [line.get_xydata().tolist() for line in ax.lines if len(line.get_xydata()) == 1]
+    assert points == [[[10.0, 9.0]]] * 2
+    assert ax.get_legend_handles_labels()[1] == ["src", "other"]
+    assert len(panels(outcomes).axes) == 3
