@@ -40,14 +40,14 @@ def validate(
 ) -> int:
     """Replay published measurements of serving engines and compare.
 
-    Every row is simulated as it was measured: arrivals, client cap, lengths, engine,
-    limits, GPU, KV capacity. Exit code 1 if a level that holds for a row is missed,
-    see docs/validation.md.
+    Every row is simulated as it was measured: arrivals, client cap, lengths,
+    engine, limits, GPU, KV capacity. Exit code 1 if a level that holds for a row
+    is missed, see docs/validation.md.
 
     For example:
 
-      batchlab validate --measurements m.csv --orderings o.csv --requests log.csv.gz --jobs 2
-      batchlab validate --measurements m.csv --only ipk-1 lss --figure scatter.png --summary
+      batchlab validate --measurements m.csv --orderings o.csv --jobs 2
+      batchlab validate --measurements m.csv --only ipk-1 lss --figure scatter.png
 
     Parameters
     ----------

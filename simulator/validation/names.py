@@ -7,6 +7,8 @@ from simulator.cost.models import MODELS, Dtype
 
 _NO_NAME = r"\d+gb|nvidia|tesla|geforce|sxm\d?|server|edition|blackwell|hbm3e?"
 _SUFFIXES = r"(instruct|chat|it|hf|base|fp8|v\d+\.\d+|\d{4})"
+_SIZE_TOLERANCE = 0.1
+"""Sizes of memory that stand for the same GPU, as 180 and 192 GB."""
 _SAME_SHAPE = {
     "llama-3-8b": "llama-3.1-8b",
     "llama-3-70b": "llama-3.1-70b",
@@ -23,8 +25,8 @@ def gpu_key(text: str) -> str | None:
     --------
     >>> gpu_key("A100-SXM-80GB"), gpu_key("A100-40GB"), gpu_key("RTXPRO6000-96GB")
     ('a100', 'a100-40gb', 'rtxpro6000')
-    >>> gpu_key("H100-PCIe-80GB"), gpu_key("MI300X")
-    (None, None)
+    >>> gpu_key("NVIDIA H100 80GB HBM3"), gpu_key("H100-PCIe-80GB"), gpu_key("MI300X")
+    ('h100', None, None)
     """
     words = re.findall(r"[a-z0-9]+", text.lower())
     if {"pcie", "nvl"} & set(words):
@@ -35,7 +37,7 @@ def gpu_key(text: str) -> str | None:
         if name != key.split("-")[0]:
             continue
         nominal = int(re.findall(r"(\d+)GB", gpu.name)[0])
-        if not sizes or sizes == [nominal]:
+        if all(abs(size / nominal - 1) <= _SIZE_TOLERANCE for size in sizes):
             return key
     return None
 

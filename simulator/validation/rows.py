@@ -101,7 +101,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[tuple[int, dict[str,
         If the file cannot be read, lacks a needed column, holds no row, or a row of another width.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             columns = reader.fieldnames or []
             missing = [name for name in needed if name not in columns]
