@@ -68,6 +68,7 @@ def assemble(
     engine: EngineProfile,
     kappa_mixed: float | None = None,
     overlap: bool | None = None,
+    graph_tokens: int | None = None,
 ) -> TableCost:
     """Build the cost model of any model on any measured GPU.
 
@@ -85,6 +86,8 @@ def assemble(
         Cost of mixing decodes with chunks, at least 0; by default that of the GPU.
     overlap : bool, optional
         Whether the host works while the GPU does; by default that of the engine profile.
+    graph_tokens : int, optional
+        Tokens up to which a step runs from a recorded graph; by default that of the engine profile.
 
     Returns
     -------
@@ -110,4 +113,8 @@ def assemble(
         kappa_mixed = default_kappa(profile.gpu, heads / kv_heads)
     if overlap is not None:
         engine = replace(engine, overlap=overlap)
-    return TableCost(compile_tables(profile, model, tp, head_profile), engine, tp, kappa_mixed)
+    tables = compile_tables(profile, model, tp, head_profile)
+    limit = engine.graph_tokens if graph_tokens is None else graph_tokens
+    if engine.eager_ms and limit < tables.layers.last:
+        tables = replace(tables, layers=tables.layers.with_step(limit, engine.eager_ms / 1e3))
+    return TableCost(tables, engine, tp, kappa_mixed)

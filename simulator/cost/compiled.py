@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from simulator.cost.attention import DecodeAttention, decode_attention
 from simulator.cost.layers import head_s, layer_elementwise_s, linears_s, sampler_s
-from simulator.cost.models import ModelArchitecture
+from simulator.cost.models import OTHER_BYTES, ModelArchitecture
 from simulator.cost.operators import all_reduce_s
 from simulator.cost.pieces import DecodeRow, cut_into_pieces
 from simulator.cost.profile import FloatArray, OperatorProfile
@@ -97,7 +97,8 @@ def compile_tables(
     tp : int
         Number of GPUs that share every layer: 1, 2, 4 or 8.
     head_profile : OperatorProfile, optional
-        Timings of the output head, which stays in bfloat16; by default `profile`.
+        Timings in bfloat16, of the output head and of a cache in that format; by default
+        `profile`.
 
     Returns
     -------
@@ -117,13 +118,15 @@ def compile_tables(
     >>> round(tables.prompts.alone[2048] / 32 * 1e6)
     89
     """
-    decode = decode_attention(profile, model, tp)
+    head_profile = head_profile or profile
+    attention = head_profile if model.kv_bytes == OTHER_BYTES else profile
+    decode = decode_attention(attention, model, tp)
     floor = decode.floor_s * model.num_layers
     return CompiledTables(
         profile_sha256=profile.sha256,
         layers=_compile_layers(profile, model, tp),
-        head=_compile_head(head_profile or profile, model, tp),
-        prompts=compile_prompts(profile, model, tp, floor),
+        head=_compile_head(head_profile, model, tp),
+        prompts=compile_prompts(attention, model, tp, floor),
         floor=floor,
         decode=decode,
         num_layers=model.num_layers,

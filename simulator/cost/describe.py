@@ -18,6 +18,7 @@ LATENCY_SHARE = 0.25
 
 _FIXED_BOUNDS = {
     "all_reduce": "link",
+    "launch": "host",
     "sampler": "latency",
     "prefill_overhead": "host",
     "host": "host",

@@ -116,6 +116,7 @@ class ModelArchitecture:
 
 
 _ALL = (
+    ModelArchitecture("llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096),
     ModelArchitecture("llama-3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 131072),
     ModelArchitecture("llama-3.1-70b", 80, 8192, 64, 8, 128, 28672, 128256, 131072),
     ModelArchitecture("mistral-7b-v0.3", 32, 4096, 32, 8, 128, 14336, 32768, 32768),

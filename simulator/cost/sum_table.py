@@ -43,6 +43,21 @@ class SumTable:
             return self.total[count]
         return sum(self.parts_at(count))
 
+    def with_step(self, free: int, seconds: float) -> "SumTable":
+        """Return the table with a further part: `seconds` at every count greater than `free`.
+
+        Examples
+        --------
+        >>> tabulate([lambda n: 1.0 * n], last=3).with_step(free=2, seconds=0.5).total
+        [0.0, 1.0, 2.0, 3.5]
+        """
+        step = np.where(np.arange(self.last + 1) > free, seconds, 0.0)
+        if free >= self.last:
+            raise ValueError(f"expected a step inside the table of {self.last}, got {free}")
+        total = np.array(self.total) + step
+        parts = np.concatenate((self.parts, step[None]))
+        return SumTable(total.tolist(), parts, np.append(self.slopes, 0.0))
+
     def parts_at(self, count: int) -> list[float]:
         """Return the seconds of each part at any count of at least 0."""
         column = self.parts[:, min(count, self.last)]

@@ -304,9 +304,10 @@ class TableCost:
         Returns
         -------
         dict of str to float
-            Seconds of `linears`, `elementwise`, `all_reduce`, `attention_decode`,
-            `attention_prefill`, `head`, `sampler`, `prefill_overhead` and `host`; they sum to
-            `step_time(work)`. With overlap, `host` is what the GPU does not hide.
+            Seconds of `linears`, `elementwise`, `all_reduce`, `launch` (kernels outside recorded
+            graphs), `attention_decode`, `attention_prefill`, `head`, `sampler`,
+            `prefill_overhead` and `host`; they sum to `step_time(work)`. With overlap, `host` is
+            what the GPU does not hide.
 
         Examples
         --------
@@ -322,12 +323,13 @@ class TableCost:
         decode = self.tables.decode_row(decodes).at(context / decodes) if decodes else 0.0
         if decodes and chunks:
             decode = self.kappa_mixed * (decode - self.tables.floor)
-        linears, elementwise, all_reduce = self.tables.layers.parts_at(total)
+        linears, elementwise, all_reduce, *launch = self.tables.layers.parts_at(total)
         head, sampler = self.tables.head.parts_at(sampled)
         parts = {
             "linears": linears,
             "elementwise": elementwise,
             "all_reduce": all_reduce,
+            "launch": sum(launch),
             "attention_decode": decode,
             "attention_prefill": sum((self.tables.prompts.chunk(*chunk) for chunk in chunks), 0.0),
             "head": head,

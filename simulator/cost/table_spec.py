@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -55,8 +56,13 @@ class TableSpec(BaseCostSpec):
     """GPUs that share every layer: 1, 2, 4 or 8."""
     dtype: Dtype = "bfloat16"
     """Number format of linear layers and KV cache; fp8 is of low confidence."""
+    kv_dtype: Dtype | None = None
+    """Number format of the KV cache, where it is not `dtype`: bfloat16 under fp8."""
     engine_profile: str = "generic"
     """What the engine adds: a key of `ENGINE_PROFILES`."""
+    graph_tokens: int | None = Field(None, ge=0)
+    """Tokens up to which a step runs from a recorded graph; by default as the engine profile has
+    it, and without effect where that adds nothing beyond them."""
     kappa_mixed: float | None = Field(None, ge=0, allow_inf_nan=False)
     """Factor on decode attention in a step with prompt chunks; by default that of the GPU."""
     overlap: bool | None = None
@@ -104,13 +110,21 @@ class TableSpec(BaseCostSpec):
                     raise UserError(f"{given} contradicts the file, which is for {expected}")
         with _about("tp"):
             check_tp(model, self.tp)
+        if self.kv_dtype == "fp8" != self.dtype:
+            with _about("kv_dtype"):
+                raise UserError("fp8 needs dtype fp8: no other attention was measured so")
         return self
 
     def find_model(self) -> ModelArchitecture:
         """Return the shape of the model, in `dtype`."""
         if self.architecture is None:
-            return find_model(self.model).in_dtype(self.dtype)
-        return read_model_file(Path(self.architecture)).in_dtype(self.dtype)
+            model = find_model(self.model)
+        else:
+            model = read_model_file(Path(self.architecture))
+        model = model.in_dtype(self.dtype)
+        if self.kv_dtype is None:
+            return model
+        return replace(model, kv_bytes=model.in_dtype(self.kv_dtype).kv_bytes)
 
     def find_gpu(self) -> Gpu:
         """Return the record of the GPU."""
@@ -140,6 +154,7 @@ class TableSpec(BaseCostSpec):
             engine=find_engine_profile(self.engine_profile),
             kappa_mixed=self.kappa_mixed,
             overlap=self.overlap,
+            graph_tokens=self.graph_tokens,
         )
 
     def build(self, rng: np.random.Generator) -> TableCost | NoisyCost:

@@ -1,14 +1,18 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from simulator.cost import GPUS, MODELS, StepWork, TableCost, load_profile, table_cost
+from simulator.cost.assemble import assemble
 from simulator.cost.attention import decode_attention, prefill_attention_s
 from simulator.cost.compiled import compile_tables
 from simulator.cost.engine_profiles import EngineProfile
 from simulator.cost.operators import gemm_s
 from simulator.cost.pieces import never_falling
+from simulator.cost.table_spec import TableSpec
 
 # Milliseconds of GPU time of Llama-3.1-8B, one GPU: decode at context 1024 and batch 1, 32, 128,
 # 256; prompts of 512, 2048, 8192 tokens.
@@ -261,3 +265,32 @@ def test_equal_steps_cost_the_same_whatever_came_before() -> None:
 def test_a_step_without_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one token"):
         ideal().step_time(StepWork())
+
+
+def test_steps_beyond_the_recorded_graphs_pay_for_their_launches() -> None:
+    engine = EngineProfile("x", eager_ms=2.0, graph_tokens=512)
+    profile, model = load_profile("h100"), MODELS["llama-3.1-8b"]
+    plain = assemble(profile, profile, model, 1, engine=replace(engine, eager_ms=0.0))
+    eager = assemble(profile, profile, model, 1, engine=engine)
+    narrow = assemble(profile, profile, model, 1, engine=engine, graph_tokens=256)
+    for tokens, slower, narrower in ((256, 0.0, 0.0), (400, 0.0, 2.0), (513, 2.0, 2.0)):
+        work = StepWork(chunks=((tokens, 0),), num_sampled=1, num_rows=1)
+        base = plain.step_time(work) * 1e3
+        assert eager.step_time(work) * 1e3 - base == pytest.approx(slower)
+        assert narrow.step_time(work) * 1e3 - base == pytest.approx(narrower)
+        assert narrow.breakdown(work)["launch"] * 1e3 == pytest.approx(narrower)
+
+
+def test_a_bfloat16_cache_under_fp8_weights_reads_twice_the_bytes() -> None:
+    both, mixed = TableSpec(dtype="fp8"), TableSpec(dtype="fp8", kv_dtype="bfloat16")
+    assert mixed.kv_capacity().num_tokens * 2 == pytest.approx(
+        both.kv_capacity().num_tokens, rel=1e-3
+    )
+    work = StepWork(64, 64 * 4096, (), 64, 64)
+    ratio = (
+        mixed.cost().breakdown(work)["attention_decode"]
+        / both.cost().breakdown(work)["attention_decode"]
+    )
+    assert 1.5 < ratio < 2.2
+    with pytest.raises(ValidationError, match="needs dtype fp8"):
+        TableSpec(kv_dtype="fp8")

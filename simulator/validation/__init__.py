@@ -1,0 +1,1 @@
+"""Published measurements of serving engines, replayed as simulations and compared."""
