@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from simulator.cost import StepWork, TableSpec
+from simulator.cost.compiled import compile_tables
 from simulator.cost.spec import FixedSpec
 from simulator.run import simulate
 from simulator.spec import RunSpec
@@ -46,6 +47,10 @@ def test_decode_run_of_1000_steps(benchmark: Bench) -> None:
 
 def test_build_a_cost_model(benchmark: Bench) -> None:
     benchmark(lambda: TableSpec().build(np.random.default_rng(0)))
+
+
+def test_load_a_profile(benchmark: Bench) -> None:
+    benchmark.pedantic(TableSpec().cost, setup=compile_tables.cache_clear, rounds=5)
 
 
 @pytest.mark.parametrize("number", [10_000, 100_000])
