@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulator.observer import Observer
     from simulator.result import Result
 
-OK, GATE_FAILED, WRONG_INPUT, RUN_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+OK, GATE_FAILED, WRONG_INPUT, RUN_FAILED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 """Exit codes."""
 
 app = App(
@@ -245,6 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
         print("batchlab: interrupted", file=sys.stderr)
+    except BrokenPipeError:  # whoever reads has seen enough, as in `batchlab schema | head`
+        code = BROKEN_PIPE
+        _silence()
     except Exception as error:
         if debug:
             traceback.print_exception(error)
@@ -303,9 +306,14 @@ def _explain(error: Exception) -> tuple[int, str]:
         return RUN_FAILED, f"{error} (--debug shows where)" if error.__cause__ else str(error)
     if isinstance(error, OSError):
         if error.filename is None:  # then nothing more can be written there
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence()
         return WRONG_INPUT, f"{error.filename or 'standard output'}: {error.strerror or error}"
     return RUN_FAILED, f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _silence() -> None:
+    """Let what is left of the output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version() -> str:

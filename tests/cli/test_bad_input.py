@@ -1,5 +1,6 @@
 """Wrong input of every kind: one line that says where, which value, what was expected; code 2."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -288,3 +289,14 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
         )
     assert done.returncode == 2
     assert done.stderr == "batchlab: error: standard output: No space left on device\n"
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        command = [PROGRAM, "list", "gpus"]
+        done = subprocess.run(
+            command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment(), check=False
+        )
+    assert (done.returncode, done.stderr) == (141, "")
