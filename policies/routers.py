@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from policies.base import RequestView
+from policies.base import RequestView, by_name
 
 
 class Load(NamedTuple):
@@ -185,6 +185,8 @@ ROUTERS: tuple[type[RouterSpec], ...] = (RoundRobin, Random, LeastOutstanding, P
 """The built-in routers."""
 
 AnyRouter = Annotated[
-    RoundRobin | Random | LeastOutstanding | PowerOfTwo, Field(discriminator="kind")
+    RoundRobin | Random | LeastOutstanding | PowerOfTwo,
+    Field(discriminator="kind"),
+    BeforeValidator(by_name),
 ]
-"""Any of them, told apart by `kind`."""
+"""Any of them, told apart by `kind`; a bare name stands for its defaults."""
