@@ -49,9 +49,10 @@ class CohortLedger(BlockManager):
 
     def grow(self, clock: int, due: Sequence[int], steps: int) -> None:
         """Give the members the blocks of their next steps; `due` says how many by slot."""
-        cycles, rest = divmod(steps, len(due))
+        cycle = len(due)
+        cycles, rest = divmod(steps, cycle)
         blocks = cycles * len(self.growing)
-        blocks += sum([due[(clock + step) % len(due)] for step in range(rest)])
+        blocks += sum([due[(clock + step) % cycle] for step in range(rest)])
         assert blocks <= self.free, "checked before the step"
         self.free -= blocks
         self.num_allocated += blocks

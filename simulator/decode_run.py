@@ -82,13 +82,13 @@ def eventless_steps(
     else:
         times = _one_by_one(charged, context, size, duration_of)
     due, clock, used, block_ticks, now = cohort.due, cohort.clock, cohort.kv_used, 0, start
-    cycle = len(due)
+    cycle, done = len(due), 0
     ends, durations = run.ends, run.durations
     for seconds in times:
         ticks = ceil(seconds * TICKS_PER_SECOND)
         duration = ticks / TICKS_PER_SECOND
         end = now + duration
-        if end >= limit or len(ends) == most:
+        if end >= limit or done == most:
             run.next_duration = duration
             break
         ends.append(end)
@@ -96,8 +96,9 @@ def eventless_steps(
         used += due[clock % cycle]
         block_ticks += used * ticks
         clock += 1
+        done += 1
         now = end
-        if whole_runs and len(ends) == LOOK and min(most, (limit - start) / duration) > LONG:
+        if done == LOOK and whole_runs and min(most, (limit - start) / duration) > LONG:
             break
     run.now, run.kv_block_ticks = now, block_ticks
     if run.next_duration is None and _times_runs(cost):
