@@ -81,11 +81,11 @@ def write(results: dict[str, Result], folder: Path) -> None:
 
 
 def _figures(results: dict[str, Result], table: "pd.DataFrame", folder: Path) -> None:
-    from simulator import plots
+    from simulator import plots, plots_sweep
 
     folder.mkdir()
-    plots.save(plots.throughput_latency(table, "p99_ttft_ms"), folder / "throughput-ttft.png")
-    plots.save(plots.throughput_latency(table, "p50_e2el_ms"), folder / "throughput-e2e.png")
+    plots.save(plots_sweep.throughput_latency(table, "p99_ttft_ms"), folder / "throughput-ttft.png")
+    plots.save(plots_sweep.throughput_latency(table, "p50_e2el_ms"), folder / "throughput-e2e.png")
     for rate in LOADS:
         chosen = {p: results[f"{p}@{rate:g}"] for p in POLICIES}
         runs, labels = list(chosen.values()), list(chosen)

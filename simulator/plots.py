@@ -3,9 +3,8 @@
 Lines differ in dash pattern and marker as well as colour, so that they can be told apart in print.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,10 @@ from matplotlib.lines import Line2D
 
 from simulator.cost import TableSpec
 from simulator.errors import UserError
-from simulator.metrics import measured_window
-from simulator.stats import Floats, overlap
-from simulator.utilisation import use_of_steps
+from simulator.series import binned
+from simulator.stats import Floats
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from simulator.result import Result
 
 STYLE: dict[str, Any] = {
@@ -85,6 +81,11 @@ def new_axes(width: float = 6.0, height: float = 3.6) -> Axes:
         return figure.add_subplot()
 
 
+def marker(number: int) -> str:
+    """Return the marker of the n-th line."""
+    return _MARKERS[number % len(_MARKERS)]
+
+
 def line_style(number: int) -> dict[str, Any]:
     """Return colour and dash pattern of the n-th line."""
     return {
@@ -109,9 +110,9 @@ def latency_cdf(
     labels : sequence of str
         Names of the lines; policy names if empty.
     """
-    label, column = _choose(LATENCIES, latency)
+    label, column = choose(LATENCIES, latency)
     ax = ax or new_axes()
-    for number, (name, result) in enumerate(_named(results, labels)):
+    for number, (name, result) in enumerate(named(results, labels)):
         values, counts = _samples(result, column)
         if not len(values):
             continue
@@ -120,12 +121,12 @@ def latency_cdf(
         if zeros:
             legend += f", {zeros:.0%} are 0"
         look = line_style(number)
-        _thin(ax.ecdf(_positive(values * 1e3), weights=counts, label=legend, **look))
+        thin(ax.ecdf(positive(values * 1e3), weights=counts, label=legend, **look))
     ax.set_xscale("log")
     ax.set_xlabel(label)
     ax.set_ylabel("Fraction of tokens" if latency == "tbt" else "Fraction of requests")
     ax.set_ylim(0, 1.01)
-    _legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -150,15 +151,15 @@ def timeline(
         Number of intervals.
     """
     offered = TIMELINES | GPU_TIMELINES
-    label, _ = _choose({key: (text, key) for key, text in offered.items()}, what)
+    label, _ = choose({key: (text, key) for key, text in offered.items()}, what)
     ax = ax or new_axes()
-    for number, (name, result) in enumerate(_named(results, labels)):
+    for number, (name, result) in enumerate(named(results, labels)):
         edges, values = binned(result, what, bins)
         ax.stairs(values, edges, label=name, baseline=None, **line_style(number))
     ax.set_xlabel("Time (s)")
     ax.set_ylabel(label)
     ax.set_ylim(bottom=0)
-    _legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -192,111 +193,6 @@ def save(drawing: Axes | Figure, path: Path) -> None:
         figure.savefig(path, metadata=metadata.get(path.suffix.removeprefix(".")))
 
 
-def throughput_latency(frame: "pd.DataFrame", latency: str, ax: Axes | None = None) -> Axes:
-    """Draw a latency against the throughput reached, one line a policy, one point a rate.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Columns `policy`, `request_rate` (asked, per s), `output_throughput` and the latency.
-    latency : str
-        Metric key such as `p99_ttft_ms`.
-    ax : matplotlib.axes.Axes, optional
-    """
-    ax = ax or new_axes()
-    for number, (policy, rows) in enumerate(frame.groupby("policy", sort=False)):
-        marker = _MARKERS[number % len(_MARKERS)]
-        x, y = rows["output_throughput"].to_numpy(float), _positive(rows[latency].to_numpy(float))
-        ax.plot(x, y, marker=marker, label=str(policy), **line_style(number))
-        for rate, left, bottom in zip(rows["request_rate"], x, y, strict=True):
-            ax.annotate(f"{rate:g}", (left, bottom), (4, 4), textcoords="offset points", fontsize=7)
-    ax.set_yscale("log")
-    ax.set_xlabel("Output token throughput (tokens/s)")
-    ax.set_ylabel(metric_label(latency))
-    ax.set_title("Labels: offered requests/s", fontsize=8, loc="right")
-    _legend(ax)
-    return ax
-
-
-def metric_label(key: str) -> str:
-    """Return the axis label of a latency metric.
-
-    Examples
-    --------
-    >>> metric_label("p99_ttft_ms")
-    'P99 TTFT (ms)'
-    """
-    statistic, name, unit = key.split("_")
-    name = {"itl": "TBT", "e2el": "E2E"}.get(name, name.upper())
-    return f"{statistic.capitalize()} {name} ({unit})"
-
-
-def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
-    """Return interval edges in seconds and the time average of a quantity in each interval."""
-    window = measured_window(result.tables, result.spec.measure)
-    edges = np.linspace(window.start, window.end, bins + 1)
-    if not window.length:
-        return edges, np.zeros(bins)
-    steps = result.tables["steps"]
-    start, end, held, decodes, chunks = (
-        steps[name].astype(np.float64)
-        for name in ("start_s", "end_s", "kv_block_s", "decode_rows", "prefill_chunks")
-    )
-    width = np.diff(edges)
-    if what == "num_waiting":
-        return edges, _per(_waiting(result, edges), width)
-    if what == "utilisation":
-        share = np.full(len(start), 1 / result.spec.engine.num_replicas)
-        return edges, _per(_integrate(start, end, share, edges), width)
-    if what in GPU_TIMELINES:
-        shares = use_of_steps(result.spec, result.tables["steps"])
-        if shares is None:
-            raise UserError(f"{what}: the cost model {result.spec.cost.kind!r} has no GPU")
-        share = shares[what == "bandwidth"] / result.spec.engine.num_replicas
-        return edges, _per(_integrate(start, end, share, edges), width)
-    if what == "kv_usage":
-        total = (result.num_blocks or np.nan) * result.spec.engine.num_replicas
-        share = held / (end - start) / total
-        return edges, _per(_integrate(start, end, share, edges), width)
-    busy = _integrate(start, end, np.ones(len(start)), edges)
-    rows = _integrate(start, end, decodes + chunks, edges)
-    return edges, _per(rows, busy)
-
-
-def _per(amount: Floats, time: Floats) -> Floats:
-    """Divide by a time; 0 where there is none."""
-    quotient: Floats = np.divide(amount, time, out=np.zeros(len(time)), where=time > 0)
-    return quotient
-
-
-def _integrate(start: Floats, end: Floats, values: Floats, edges: Floats) -> Floats:
-    """Integrate a quantity that holds `values` on [start, end) over each interval.
-
-    The intervals of several replicas may overlap; their values add up.
-    """
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    rates = np.cumsum(np.concatenate([values, -values])[order])
-    times = times[order]
-    if not len(times):
-        return np.zeros(len(edges) - 1)
-    area = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times))])
-    return np.diff(np.interp(edges, times, area))
-
-
-def _waiting(result: "Result", edges: Floats) -> Floats:
-    """Return the seconds of waiting for a first step in each interval, over all requests."""
-    table = result.tables["requests"]
-    arrival = table["arrival_s"].astype(float)
-    until = np.where(
-        np.isnan(table["first_scheduled_s"].astype(float)),
-        table["finish_s"].astype(float),
-        table["first_scheduled_s"].astype(float),
-    )
-    until = np.nan_to_num(until, nan=edges[-1])
-    return np.array([overlap(arrival, until, low, high).sum() for low, high in pairwise(edges)])
-
-
 def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:
     if not column:
         gaps = result.tables["gaps"]
@@ -305,7 +201,7 @@ def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:
     return values, np.ones(len(values))
 
 
-def _thin(line: Line2D, most: int = 2000) -> None:
+def thin(line: Line2D, most: int = 2000) -> None:
     """Keep at most that many points of a line, more than a figure can show."""
     x, y = (np.asarray(data) for data in line.get_data())
     if len(x) > most:
@@ -313,22 +209,25 @@ def _thin(line: Line2D, most: int = 2000) -> None:
         line.set_data(x[kept], y[kept])
 
 
-def _positive(values: Floats) -> Floats:
+def positive(values: Floats) -> Floats:
     """Lift zeros onto a logarithmic axis, to a thousandth of a millisecond."""
     return np.maximum(values, 1e-3)
 
 
-def _named(results: "Sequence[Result]", labels: Sequence[str]) -> "list[tuple[str, Result]]":
+def named(results: "Sequence[Result]", labels: Sequence[str]) -> "list[tuple[str, Result]]":
+    """Return results with their names: those given, or the names of their policies."""
     names = list(labels) or [result.spec.policy_kind for result in results]
     return list(zip(names, results, strict=True))
 
 
-def _choose(table: dict[str, tuple[str, str]], name: str) -> tuple[str, str]:
+def choose(table: Mapping[str, tuple[str, str]], name: str) -> tuple[str, str]:
+    """Return an entry of a table; an unknown name is the user's error."""
     if name not in table:
         raise UserError(f"{name!r}: expected one of {', '.join(table)}")
     return table[name]
 
 
-def _legend(ax: Axes) -> None:
+def add_legend(ax: Axes) -> None:
+    """Name the lines, if there are any."""
     if ax.get_legend_handles_labels()[0]:
         ax.legend(fontsize=8, framealpha=0.7)
