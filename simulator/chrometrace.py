@@ -152,7 +152,9 @@ def _steps(result: "Result") -> list[Event]:
     return events
 
 
-def _counters(replica: int, ts: float, rows: int = 0, waiting: int = 0, used: int = 0) -> list[Event]:
+def _counters(
+    replica: int, ts: float, rows: int = 0, waiting: int = 0, used: int = 0
+) -> list[Event]:
     values = {"batch size": rows, "waiting": waiting, "KV blocks": used}
     return [
         {"ph": "C", "name": name, "pid": replica, "ts": ts, "args": {name: value}}

@@ -5,7 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -46,6 +46,7 @@ app = App(
 
 LOADED_ON_DEMAND = {
     "sweep": "Run a specification at every point of a grid, for several seeds.",
+    "report": "Make an HTML page of the results of a run, a comparison or a sweep.",
     "check-vllm": "Replay recordings of the real vLLM: decisions, token times, latencies.",
     "calibrate": "Turn timings into a cost profile, and say how well it predicts.",
     "profile-gpu": "Time the operators of a model on the GPU at hand, for calibrate.",
@@ -75,6 +76,9 @@ def run(
     goodput: Annotated[list[str] | None, Parameter(consume_multiple=(1, None), negative="")] = None,
     seed: str | None = None,
     out: Out = None,
+    figures: Path | None = None,
+    format: Literal["svg", "pdf", "png"] = "svg",
+    chrome_trace: Path | None = None,
     force: Flag = False,
     stream: Flag = False,
     json: Flag = False,
@@ -94,6 +98,7 @@ def run(
       batchlab run --policy.kind window-pull --policy.max-wait-ms 20
       batchlab run run.yaml --request-rate 4 --goodput ttft:500 tpot:50
       batchlab run --policy.kind my_module:MyPolicy
+      batchlab run --figures figures --format pdf --chrome-trace run.json.gz
 
     Parameters
     ----------
@@ -117,15 +122,21 @@ def run(
         Root of all random streams.
     out
         Folder for the tables, summary.json and spec.yaml.
+    figures
+        Folder for figures of the run: latencies, steps, KV cache, requests.
+    format
+        Format of the figures.
+    chrome_trace
+        File (.json or .json.gz) for ui.perfetto.dev: steps, requests, counters.
     force
-        Replace an existing results folder.
+        Replace what exists in the places named.
     stream
         Write the tables while the run goes on, for millions of requests; requests
         stand in the order in which they left.
     json
         Print one JSON object instead of the report.
     """
-    from simulator.result import new_folder
+    from simulator.outputs import Outputs
     from simulator.run import simulate
     from simulator.spec import RunSpec, parse_yaml
 
@@ -146,11 +157,12 @@ def run(
     run_spec = RunSpec.from_dict(merge(data, combine(options, short)), name)
     if stream and out is None:
         raise UserError("--stream: needs --out, the folder that the tables are written to")
-    with nullcontext() if out is None else new_folder(out, force=force) as folder:
+    with Outputs(out, figures, format, chrome_trace, force=force) as outputs:
+        watchers = outputs.observers(run_spec)
         with _progress("run") as watch:
-            result = simulate(run_spec, observers=watch, spill=folder if stream else None)
-        if folder is not None:
-            result.write(folder)
+            spill = outputs.folder if stream else None
+            result = simulate(run_spec, observers=(*watch, *watchers), spill=spill)
+        outputs.write(result)
     _print_run(result, as_json=json)
     return OK
 

@@ -82,6 +82,7 @@ def write(results: dict[str, Result], folder: Path) -> None:
 
 def _figures(results: dict[str, Result], table: "pd.DataFrame", folder: Path) -> None:
     from simulator import plots, plots_sweep
+    from simulator.figures import window_of
 
     folder.mkdir()
     plots.save(plots_sweep.throughput_latency(table, "p99_ttft_ms"), folder / "throughput-ttft.png")
@@ -94,19 +95,10 @@ def _figures(results: dict[str, Result], table: "pd.DataFrame", folder: Path) ->
             ax = plots.latency_cdf(runs, latency, labels=labels)
             ax.set_title(title)
             plots.save(ax, folder / f"{latency}-cdf-{rate:g}.png")
-        end = _cut(runs)
+        end = window_of(runs)
         figure = plots.overview(runs, labels, f"{title}, first {end:.0f} s")
         figure.axes[0].set_xlim(0, end)
         plots.save(figure, folder / f"timeline-{rate:g}.png")
-
-
-def _cut(runs: Sequence[Result]) -> float:
-    """Return the end of the longest run, or twice the time of the last arrival.
-
-    A run that is overloaded goes on for so long that it would hide the others.
-    """
-    last = max(float(run.tables["requests"]["arrival_s"].max()) for run in runs)
-    return min(2 * last, max(float(run.tables["steps"]["end_s"].max()) for run in runs))
 
 
 def describe() -> str:

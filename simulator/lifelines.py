@@ -99,13 +99,13 @@ class Lifelines(Observer):
                 del self._left[rid]
 
 
-def spans_of(requests: Columns, watch: Lifelines | None = None) -> dict[int, list[Span]]:
+def spans_of(tables: dict[str, Columns], watch: Lifelines | None = None) -> dict[int, list[Span]]:
     """Return the spans of every request in order of time; they follow each other without a gap.
 
     Parameters
     ----------
-    requests : dict
-        The requests table.
+    tables : dict
+        The tables of the run.
     watch : Lifelines, optional
         What was noted during the run. Without it preemptions do not show.
 
@@ -114,9 +114,10 @@ def spans_of(requests: Columns, watch: Lifelines | None = None) -> dict[int, lis
     dict of int to list of Span
         Request number to spans; a request that is not finished ends with the last event.
     """
+    requests = tables["requests"]
     times = {name: requests[name].astype(float) for name in requests if name.endswith("_s")}
-    ends = [np.nanmax(times[name], initial=0.0) for name in ("arrival_s", "finish_s")]
-    last = max([*ends, *(watch.work_end.values() if watch else ())])
+    ends = [times["arrival_s"], times["finish_s"], tables["steps"]["end_s"].astype(float)]
+    last = max(float(np.nanmax(column, initial=0.0)) for column in ends)
     spans: dict[int, list[Span]] = {}
     for row, rid in enumerate(requests["request_id"].tolist()):
         at = {name: float(column[row]) for name, column in times.items()}
@@ -163,9 +164,7 @@ def _around(span: Span, pauses: list[tuple[float, float]]) -> list[Span]:
 
 def phase_table(spans: dict[int, list[Span]], requests: Columns) -> Columns:
     """Return the spans as a table, by request and time."""
-    replica = dict(
-        zip(requests["request_id"].tolist(), requests["replica"].tolist(), strict=True)
-    )
+    replica = dict(zip(requests["request_id"].tolist(), requests["replica"].tolist(), strict=True))
     rows = [(rid, *span, replica[rid]) for rid in spans for span in spans[rid]]
     return as_columns(rows, PHASE_COLUMNS)
 

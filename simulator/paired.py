@@ -54,13 +54,16 @@ def higher_is_better(metric: str) -> bool:
 
 
 def parameters(frame: "pd.DataFrame") -> list[str]:
-    """Return the columns of a table of runs that are parameters: those before the metrics."""
+    """Return the columns of a table of runs that are parameters and vary, the policy first.
+
+    Parameters stand before `replication`, metrics after it. If nothing varies, the policy does
+    for all.
+    """
     names = [str(name) for name in frame]
     end = names.index("replication") if "replication" in names else names.index("num_requests")
-    known = names[:end]
-    if "request_rate" in names[end:] and "workload.request_rate" not in known:
-        known.append("request_rate")
-    return [n for n in known if n != "run" and (n == "policy" or frame[n].nunique(dropna=False) > 1)]
+    known = sorted(names[:end], key=lambda name: name != "policy")
+    varied = [n for n in known if n != "run" and frame[n].nunique(dropna=False) > 1]
+    return varied or ["policy"]
 
 
 def is_load(parameter: str) -> bool:
@@ -78,15 +81,26 @@ def with_variant(frame: "pd.DataFrame", ignore: Sequence[str] = ()) -> "pd.DataF
     """Return the table with a column that names what differs, but for the load and `ignore`."""
     keys = [key for key in parameters(frame) if not is_load(key) and key not in ignore]
     words = [
-        ", ".join(_word(key, row[key]) for key in keys if row[key] == row[key]) or "all"
+        ", ".join(_word(key, row[key]) for key in keys if row[key] == row[key])
+        or str(row["policy"])
         for row in frame.to_dict("records")
     ]
     return frame.assign(**{VARIANT: words})
 
 
 def _word(key: str, value: object) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if key == "policy" else f"{key}={text}"
+    return plain(value) if key == "policy" else f"{key}={plain(value)}"
+
+
+def plain(value: object) -> str:
+    """Return a value of a parameter as it would be typed.
+
+    Examples
+    --------
+    >>> plain(2.0), plain("vllm-v1")
+    ('2', 'vllm-v1')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def difference(

@@ -6,7 +6,7 @@ Lines differ in dash pattern and marker as well as colour, so that they can be t
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -121,7 +121,10 @@ def latency_cdf(
         if zeros:
             legend += f", {zeros:.0%} are 0"
         look = line_style(number)
-        thin(ax.ecdf(positive(values * 1e3), weights=counts, label=legend, **look))
+        if zeros == 1:
+            ax.plot([], [], label=legend, **look)
+        else:
+            thin(ax.ecdf(positive(values * 1e3), weights=counts, label=legend, **look))
     ax.set_xscale("log")
     ax.set_xlabel(label)
     ax.set_ylabel("Fraction of tokens" if latency == "tbt" else "Fraction of requests")
@@ -163,7 +166,9 @@ def timeline(
     return ax
 
 
-def overview(results: "Sequence[Result]", labels: Sequence[str], title: str) -> Figure:
+def overview(
+    results: "Sequence[Result]", labels: Sequence[str], title: str, bins: int = 200
+) -> Figure:
     """Draw all quantities over time below each other; return the figure."""
     names = list(TIMELINES)
     if results and all(isinstance(result.spec.cost, TableSpec) for result in results):
@@ -173,7 +178,7 @@ def overview(results: "Sequence[Result]", labels: Sequence[str], title: str) -> 
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(names), sharex=True)
     for ax, what in zip(axes, names, strict=True):
-        timeline(results, what, ax, labels)
+        timeline(results, what, ax, labels, bins)
         ax.label_outer()
         if ax is not axes[0] and ax.get_legend() is not None:
             ax.get_legend().remove()
@@ -181,16 +186,24 @@ def overview(results: "Sequence[Result]", labels: Sequence[str], title: str) -> 
     return figure
 
 
-def save(drawing: Axes | Figure, path: Path) -> None:
-    """Write a figure to a file; the ending says which format.
+def save(drawing: Axes | Figure, target: Path | IO[str], ending: str = "") -> None:
+    """Write a figure to a file.
 
     Files of equal figures are equal: no date is written into them.
+
+    Parameters
+    ----------
+    drawing : Axes or Figure
+    target : path or text file
+    ending : {"", "svg", "pdf", "png"}
+        Format; that of the path's ending if empty.
     """
     figure = drawing.figure if isinstance(drawing, Axes) else drawing
     assert isinstance(figure, Figure)
+    ending = ending or Path(str(target)).suffix.removeprefix(".")
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with style():
-        figure.savefig(path, metadata=metadata.get(path.suffix.removeprefix(".")))
+        figure.savefig(target, format=ending, metadata=metadata.get(ending))
 
 
 def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:
@@ -201,7 +214,7 @@ def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:
     return values, np.ones(len(values))
 
 
-def thin(line: Line2D, most: int = 2000) -> None:
+def thin(line: Line2D, most: int = 1000) -> None:
     """Keep at most that many points of a line, more than a figure can show."""
     x, y = (np.asarray(data) for data in line.get_data())
     if len(x) > most:

@@ -22,7 +22,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "prefill": {"facecolor": "#1f4e79", "edgecolor": "black"},
     "decode": {"facecolor": "#9ecae1", "edgecolor": "black"},
     "decode beside prompts": {"facecolor": "#9ecae1", "edgecolor": "black", "hatch": "xxxx"},
-    "batch": {"facecolor": "#9ecae1", "edgecolor": "black", "hatch": "...."},
+    "batch": {"facecolor": "#9ecae1", "edgecolor": "black", "hatch": "||||"},
     "held": {"facecolor": "white", "edgecolor": "0.45", "hatch": "////"},
     "preempted": {"facecolor": "#fdae6b", "edgecolor": "black", "hatch": "\\\\\\\\"},
 }
@@ -83,7 +83,7 @@ def request_gantt(
     --------
     simulator.plots_timeline.request_timeline : the tokens of every step, for worked examples.
     """
-    spans = spans if spans is not None else spans_of(result.tables["requests"])
+    spans = spans if spans is not None else spans_of(result.tables)
     order = sorted(spans, key=lambda rid: (spans[rid][0].start if spans[rid] else 0.0, rid))
     shown = order[:most]
     ax = ax or new_axes(7.0, 0.9 + 0.16 * max(len(shown), 5))
@@ -107,8 +107,10 @@ def _explain(ax: Axes, phases: Sequence[str]) -> None:
     """Name the looks of phases above the figure."""
     handles = [Patch(label=phase, linewidth=0.4, **_LOOKS[phase]) for phase in phases]
     if handles:
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.2}
-        ax.legend(handles=handles, fontsize=8, ncols=4, frameon=False, **place)  # type: ignore[arg-type]
+        ax.legend(
+            handles=handles, fontsize=8, ncols=4, frameon=False,
+            loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2,
+        )  # fmt: skip
 
 
 def breakdown(
@@ -133,7 +135,7 @@ def breakdown(
     """
     rows = named(results, labels)
     ax = ax or new_axes(7.0, 1.2 + 0.4 * max(len(rows), 1))
-    known = spans or [spans_of(result.tables["requests"]) for _, result in rows]
+    known = spans or [spans_of(result.tables) for _, result in rows]
     means = [mean_phases(result, s) for (_, result), s in zip(rows, known, strict=True)]
     left = np.zeros(len(rows))
     used = [phase for phase in _LOOKS if any(mean.get(phase) for mean in means)]
@@ -180,7 +182,9 @@ class _PromptClock:
         chosen = (steps["replica"] == replica) & (steps["prefill_chunks"] > 0)
         start, end = (steps[name][chosen].astype(float) for name in ("start_s", "end_s"))
         self._times = np.column_stack([start, end]).ravel()
-        self._sums = np.column_stack([np.cumsum(end - start) - (end - start), np.cumsum(end - start)])
+        self._sums = np.column_stack(
+            [np.cumsum(end - start) - (end - start), np.cumsum(end - start)]
+        )
         self._sums = self._sums.ravel()
 
     def between(self, start: float, end: float) -> float:

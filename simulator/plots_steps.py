@@ -1,4 +1,4 @@
-"""Figures of the steps of a run: what ran when, how much KV cache it held, how large batches were."""
+"""Figures of the steps of a run: what ran when, KV cache held, sizes of batches."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,21 +8,27 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from simulator.cost import TableSpec
 from simulator.metrics import measured_window
-from simulator.plots import add_legend, line_style, named, new_axes, style, timeline
+from simulator.plots import GPU_TIMELINES, add_legend, line_style, named, new_axes, style, timeline
 from simulator.series import binned, integrate, per_time
 from simulator.stats import Floats, overlap
 
 if TYPE_CHECKING:
     from simulator.result import Result
 
-MOST_STEPS = 3000
+MOST_STEPS = 800
 """Steps of one kind that are drawn; of more, every k-th."""
 
 _STEP_LOOKS: dict[str, dict[str, Any]] = {
     "decode": {"marker": ".", "color": "#56B4E9", "markersize": 3},
     "prefill": {"marker": "^", "color": "#000000", "markersize": 4},
     "mixed": {"marker": "x", "color": "#D55E00", "markersize": 4},
+}
+_SHARES = {
+    "utilisation": "GPU busy (fraction)",
+    "mfu": "Peak FLOP/s (fraction)",
+    "bandwidth": "Bandwidth (fraction)",
 }
 _COUNTS = {"running": "running", "num_waiting": "waiting", "batch_size": "in the step"}
 
@@ -44,7 +50,7 @@ def request_counts(result: "Result", ax: Axes | None = None, bins: int = 200) ->
     ax.set_xlabel("Time (s)")
     ax.set_ylabel("Requests (all replicas)")
     ax.set_ylim(bottom=0)
-    add_legend(ax)
+    _legend_above(ax)
     return ax
 
 
@@ -75,12 +81,13 @@ def step_tokens(result: "Result", ax: Axes | None = None) -> Axes:
         look = _STEP_LOOKS[kind]
         label = f"{kind} (every {every}th)" if every > 1 else kind
         if len(rows):
-            ax.hlines(tokens[rows], start[rows], end[rows], color=look["color"], linewidth=1.5)
+            long = rows[end[rows] - start[rows] > 0.002 * (end.max() - start.min())]
+            ax.hlines(tokens[long], start[long], end[long], color=look["color"], linewidth=1.5)
             ax.plot(start[rows], tokens[rows], linestyle="none", label=label, **look)
     ax.set_yscale("log")
     ax.set_xlabel("Time (s)")
     ax.set_ylabel("Tokens in the step")
-    add_legend(ax)
+    _legend_above(ax)
     return ax
 
 
@@ -116,8 +123,14 @@ def kv_blocks(
     ax.set_xlabel("Time (s)")
     ax.set_ylabel("KV blocks (all replicas)")
     ax.set_ylim(bottom=0)
-    add_legend(ax)
+    _legend_above(ax)
     return ax
+
+
+def _legend_above(ax: Axes) -> None:
+    """Name the lines where they hide nothing."""
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
 
 def batch_sizes(
@@ -135,7 +148,8 @@ def batch_sizes(
     ax = ax or new_axes()
     found = [(name, *_weighted_sizes(result)) for name, result in named(results, labels)]
     largest = max((int(sizes.max(initial=1)) for _, sizes, _ in found), default=1)
-    edges = np.arange(0.5, largest + 1 + -(-largest // 40), -(-largest // 40))
+    width = -(-largest // 40)
+    edges = np.arange(0.5, largest + width, width)
     for number, (name, sizes, weights) in enumerate(found):
         if weights.sum():
             share, _ = np.histogram(sizes, edges, weights=weights / weights.sum())
@@ -158,7 +172,7 @@ def _weighted_sizes(result: "Result") -> tuple[Floats, Floats]:
 
 def steps_figure(result: "Result") -> Figure:
     """Draw requests and tokens of the steps below each other; return the figure."""
-    figure, axes = _two()
+    figure, axes = _panels(2)
     request_counts(result, axes[0])
     step_tokens(result, axes[1])
     axes[0].label_outer()
@@ -166,17 +180,23 @@ def steps_figure(result: "Result") -> Figure:
 
 
 def capacity_figure(result: "Result", preempted: Sequence[float] = ()) -> Figure:
-    """Draw KV blocks and busy time below each other; return the figure."""
-    figure, axes = _two()
+    """Draw KV blocks, busy time and, of a GPU, its use below each other; return the figure."""
+    shares = ["utilisation"]
+    if isinstance(result.spec.cost, TableSpec):
+        shares += GPU_TIMELINES
+    figure, axes = _panels(1 + len(shares))
     kv_blocks(result, axes[0], preempted)
-    timeline([result], "utilisation", axes[1])
-    axes[0].label_outer()
-    axes[1].get_legend().remove()
+    for what, ax in zip(shares, axes[1:], strict=True):
+        timeline([result], what, ax)
+        ax.set_ylabel(_SHARES[what])
+        ax.get_legend().remove()
+    for ax in axes:
+        ax.label_outer()
     return figure
 
 
-def _two() -> tuple[Figure, Any]:
+def _panels(number: int) -> tuple[Figure, Any]:
     with style():
-        figure = Figure(figsize=(7.0, 4.6), layout="constrained")
+        figure = Figure(figsize=(7.0, 0.6 + 2.0 * number), layout="constrained")
         FigureCanvasAgg(figure)
-        return figure, figure.subplots(2, sharex=True)
+        return figure, figure.subplots(number, sharex=True)

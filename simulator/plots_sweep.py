@@ -1,23 +1,23 @@
-"""Figures over the runs of a sweep: latency and goodput against rate, Pareto front, heat map.
+"""Figures over the runs of a sweep: latency and goodput against rate, Pareto front.
 
 They take the table of runs (`runs.parquet`): a row a point and seed, with parameters and metrics.
 Points are means over the seeds, bands 95 % intervals.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from simulator.errors import UserError
-from simulator.paired import VARIANT, difference, parameters, with_variant
+from simulator.paired import VARIANT, parameters, plain, with_variant
 from simulator.plots import add_legend, line_style, new_axes, positive, style
 from simulator.plots import marker as mark
-from simulator.stats import Floats, mean_interval
+from simulator.stats import mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,8 @@ def against_rate(
 ) -> Axes:
     """Draw a metric against the offered rate, one line a policy, a band over the seeds.
 
-    Latencies stand on a logarithmic axis. The attainment has lines at 0.9 and 0.99.
+    Latencies stand on a logarithmic axis, which cannot show zeros; a line of zeros says so in the
+    legend. The attainment has lines at 0.9 and 0.99.
 
     Parameters
     ----------
@@ -110,11 +111,14 @@ def against_rate(
         points = means(rows, [x], metric).sort_values(x)
         places = points[x].to_numpy(float)
         mean, low, high = (points[c].to_numpy(float) for c in ("mean", "low", "high"))
+        label = str(name)
         if metric.endswith("_ms"):
-            mean, low, high = positive(mean), positive(low), positive(high)
+            label += ": 0" if (mean == 0).all() else ""
+            mean = np.where(mean > 0, mean, np.nan)
+            low, high = positive(low), positive(high)
         look = line_style(number)
-        ax.plot(places, mean, marker=mark(number), markersize=5, label=str(name), **look)
-        if np.isfinite(low).any():
+        ax.plot(places, mean, marker=mark(number), markersize=5, label=label, **look)
+        if np.isfinite(low).any() and np.isfinite(mean).any():
             ax.fill_between(places, low, high, color=look["color"], alpha=0.2, linewidth=0)
     if metric == "slo_attainment":
         for level in (0.9, 0.99):
@@ -165,18 +169,15 @@ def pareto(
     x["y"] = means(frame, axes, throughput)["mean"].to_numpy(float) / num_gpus
     x["x"] = 1e3 / x["mean"] if latency == TOKENS_PER_USER else positive(x["mean"].to_numpy(float))
     points = x.dropna(subset=["x", "y"])
-    name = "policy" if "policy" in points else None
-    for number, (policy, rows) in enumerate(points.groupby(name, sort=False) if name else []):
+    groups = points.groupby("policy", sort=False) if "policy" in points else [("points", points)]
+    for number, (policy, rows) in enumerate(groups):
         look = {"color": line_style(number)["color"], "marker": mark(number)}
         ax.plot(rows["x"], rows["y"], linestyle="none", label=str(policy), markersize=5, **look)
-    best = points[_front(points["x"], points["y"], higher=latency == TOKENS_PER_USER)]
+    best = points.loc[_front(points["x"], points["y"], higher=latency == TOKENS_PER_USER)]
     best = best.sort_values("x")
     ax.plot(best["x"], best["y"], color="black", linewidth=1, zorder=1, label="front")
     told = [axis for axis in axes if axis != "policy"]
-    for row in best.to_dict("records"):
-        text = ", ".join(f"{_plain(row[axis])}" for axis in told if row[axis] == row[axis])
-        place = {"xytext": (5, -9), "textcoords": "offset points", "fontsize": 7}
-        ax.annotate(text, (row["x"], row["y"]), **place)
+    _label_points(ax, best, points, told)
     ax.set_xscale("log")
     ax.set_ylim(bottom=0)
     ax.set_xlabel(metric_label(latency))
@@ -188,135 +189,31 @@ def pareto(
     return ax
 
 
-def _front(x: "pd.Series[float]", y: "pd.Series[float]", *, higher: bool) -> list[bool]:
+def _label_points(
+    ax: Axes, best: "pd.DataFrame", points: "pd.DataFrame", told: Sequence[str]
+) -> None:
+    """Write parameters beside the best points, one of those that lie on top of each other."""
+    span = float(np.ptp(np.log(points["x"].to_numpy(float)))) if len(points) else 0.0
+    top = float(points["y"].max()) if len(points) else 0.0
+    last: tuple[float, float] | None = None
+    for row in best.to_dict("records"):
+        here = float(np.log(float(row["x"]))), float(row["y"])
+        if last and here[0] - last[0] < 0.08 * span and abs(here[1] - last[1]) < 0.05 * top:
+            continue
+        last = here
+        text = ", ".join(plain(row[axis]) for axis in told if row[axis] == row[axis])
+        ax.annotate(text, (row["x"], row["y"]), (5, -9), textcoords="offset points", fontsize=7)
+
+
+def _front(x: "pd.Series[float]", y: "pd.Series[float]", *, higher: bool) -> NDArray[np.bool_]:
     """Return which points no other one beats in both directions."""
     cost = (-x if higher else x).to_numpy(float)
     gain = y.to_numpy(float)
-    return [
-        not bool(
-            np.any((cost <= c) & (gain >= g) & ((cost < c) | (gain > g)))
-        )
+    beaten = [
+        np.any((cost <= c) & (gain >= g) & ((cost < c) | (gain > g)))
         for c, g in zip(cost, gain, strict=True)
     ]
-
-
-def heat_map(
-    frame: "pd.DataFrame",
-    metric: str = "p99_e2el_ms",
-    ax: Axes | None = None,
-    *,
-    x: str = "max_wait_ms",
-    y: str = "max_batch_size",
-    objective: float | None = None,
-) -> Axes:
-    """Draw a metric over two parameters, with the contour of an objective.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Table of runs; one policy at one load.
-    metric : str
-        Lower is better for latencies, higher for the rest.
-    ax : matplotlib.axes.Axes, optional
-    x, y : str
-        Parameters.
-    objective : float, optional
-        A thick line parts the cells that meet it from those that do not.
-
-    Notes
-    -----
-    Cells are hatched where the seeds do not settle it: with an objective, where the 95 % interval
-    holds it; without one, where the paired difference from the best cell (framed) may be 0.
-    """
-    check_columns(frame, metric, x, y)
-    ax = ax or new_axes(6.0, 4.2)
-    cells = means(frame, [x, y], metric)
-    columns, rows = (sorted(frame[axis].astype(float).unique()) for axis in (x, y))
-    values = np.full((len(rows), len(columns)), np.nan)
-    for cell in cells.to_dict("records"):
-        values[rows.index(float(cell[y])), columns.index(float(cell[x]))] = cell["mean"]
-    spread = np.nanmax(values) / max(np.nanmin(values), 1e-9) if np.isfinite(values).any() else 1
-    norm = "log" if metric.endswith("_ms") and spread > 20 else "linear"
-    shown = np.where(values > 0, values, np.nan) if norm == "log" else values
-    image = ax.imshow(shown, origin="lower", aspect="auto", cmap="cividis_r", norm=norm)
-    for (row, column), value in np.ndenumerate(values):
-        dark = np.isfinite(value) and image.norm(value) > 0.5
-        text = _plain(float(f"{value:.3g}")) if np.isfinite(value) else "n/a"
-        ax.text(column, row, text, ha="center", va="center", fontsize=8,
-                color="white" if dark else "black")  # fmt: skip
-    unsure = _unsettled(frame, cells, metric, (x, y), objective)
-    for at in unsure:
-        corner = (columns.index(at[0]) - 0.5, rows.index(at[1]) - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="//", edgecolor="0.7", linewidth=0))
-    if objective is not None:
-        _contour(ax, values, objective)
-    elif len(cells):
-        at = _best(cells, metric)
-        corner = (columns.index(float(at[x])) - 0.5, rows.index(float(at[y])) - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=2))
-    ax.set_xticks(range(len(columns)), [_plain(value) for value in columns])
-    ax.set_yticks(range(len(rows)), [_plain(value) for value in rows])
-    ax.grid(False)
-    ax.set_xlabel(metric_label(x))
-    ax.set_ylabel(metric_label(y))
-    ax.set_title(_heat_title(metric, objective, unsure=bool(unsure)), fontsize=9, loc="left")
-    return ax
-
-
-def _heat_title(metric: str, objective: float | None, *, unsure: bool) -> str:
-    parts = [metric_label(metric)]
-    if objective is not None:
-        parts.append(f"line: {objective:g}" + (", hatched: not settled" if unsure else ""))
-    else:
-        parts.append("frame: best" + (", hatched: not told from it" if unsure else ""))
-    return "; ".join(parts)
-
-
-def _contour(ax: Axes, values: Floats, objective: float) -> None:
-    """Draw a line between the cells on either side of an objective."""
-    above = values > objective
-    known = np.isfinite(values)
-    look = {"color": "black", "linewidth": 2.5}
-    for (row, column), high in np.ndenumerate(above):
-        if column + 1 < above.shape[1] and high != above[row, column + 1]:
-            if known[row, column] and known[row, column + 1]:
-                ax.plot([column + 0.5] * 2, [row - 0.5, row + 0.5], **look)
-        if row + 1 < above.shape[0] and high != above[row + 1, column]:
-            if known[row, column] and known[row + 1, column]:
-                ax.plot([column - 0.5, column + 0.5], [row + 0.5] * 2, **look)
-
-
-def _best(cells: "pd.DataFrame", metric: str) -> dict[Hashable, Any]:
-    known = cells.dropna(subset=["mean"])
-    chosen = known if len(known) else cells
-    at = chosen["mean"].astype(float)
-    index = at.argmin() if metric.endswith("_ms") else at.argmax()
-    return dict(chosen.iloc[int(index)])
-
-
-def _unsettled(
-    frame: "pd.DataFrame",
-    cells: "pd.DataFrame",
-    metric: str,
-    axes: tuple[str, str],
-    objective: float | None,
-) -> list[tuple[float, float]]:
-    """Return the cells whose place the seeds do not settle."""
-    x, y = axes
-    if cells["low"].isna().all():
-        return []
-    if objective is not None:
-        chosen = cells[(cells["low"] <= objective) & (cells["high"] >= objective)]
-        return [(float(a), float(b)) for a, b in zip(chosen[x], chosen[y], strict=True)]
-    best = _best(cells, metric)
-    reference = frame[(frame[x] == best[x]) & (frame[y] == best[y])]
-    found = []
-    for (a, b), rows in frame.groupby([x, y], sort=False):
-        if (a, b) != (best[x], best[y]):
-            _, low, high = difference(rows, reference, metric, relative=False)
-            if low is not None and high is not None and low <= 0 <= high:
-                found.append((float(a), float(b)))
-    return found
+    return ~np.array(beaten, bool)
 
 
 def overview(frame: "pd.DataFrame", title: str = "") -> Figure:
@@ -353,7 +250,7 @@ def means(frame: "pd.DataFrame", keys: Sequence[str], metric: str) -> "pd.DataFr
     for at, group in groups:
         sample = pd.to_numeric(group[metric]).dropna().to_numpy(float)
         mean, low, high = mean_interval(sample)
-        rows.append([*(at if isinstance(at, tuple) else (at,)), mean, low, high])
+        rows.append([*at, mean, low, high])
     found = pd.DataFrame(rows, columns=[*keys, "mean", "low", "high"])
     return found.astype(dict.fromkeys(("mean", "low", "high"), float))
 
@@ -369,7 +266,3 @@ def check_columns(frame: "pd.DataFrame", *names: str) -> None:
     for name in names:
         if name not in frame:
             raise UserError(f"{name!r}: the table of runs has no such column")
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,6 +13,7 @@ from simulator.utilisation import use_of_steps
 if TYPE_CHECKING:
     from simulator.result import Result
 
+
 def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
     """Return interval edges in seconds and the time average of a quantity in each interval.
 
@@ -55,7 +56,9 @@ def binned(result: "Result", what: str, bins: int) -> tuple[Floats, Floats]:
         share = held / (end - start) / total
         return edges, per_time(integrate(start, end, share, edges), width)
     if what == "running":
-        return edges, per_time(integrate(start, end, steps["num_running"].astype(float), edges), width)
+        return edges, per_time(
+            integrate(start, end, steps["num_running"].astype(float), edges), width
+        )
     busy = integrate(start, end, np.ones(len(start)), edges)
     rows = integrate(start, end, decodes + chunks, edges)
     return edges, per_time(rows, busy)

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulator import Result, RunSpec, UserError, plots, simulate
+from simulator import Result, RunSpec, UserError, plots, plots_sweep, simulate
 from tests.simulator.harness import run
 
 ROWS = [(0, 4, 2), (0, 2, 5), (0, 3, 3), (1, 2, 2)]
@@ -115,7 +115,7 @@ def test_every_plot_works_without_data(results: list[Result]) -> None:
         check(plots.latency_cdf(results[2:], latency))
     for what in plots.TIMELINES:
         check(plots.timeline([], what))
-    check(plots.throughput_latency(frame(0), "p99_ttft_ms"))
+    check(plots_sweep.throughput_latency(frame(0), "p99_ttft_ms"))
 
 
 @pytest.mark.parametrize("what", plots.TIMELINES)
@@ -138,7 +138,7 @@ def test_an_overview_has_one_title_one_legend_and_one_time_axis(results: list[Re
 
 
 def test_throughput_and_latency_name_rates_and_policies() -> None:
-    ax = plots.throughput_latency(frame(), "p99_ttft_ms")
+    ax = plots_sweep.throughput_latency(frame(), "p99_ttft_ms")
     check(ax)
     assert ax.get_ylabel() == "P99 TTFT (ms)"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["static", "none"]
@@ -154,14 +154,14 @@ def test_throughput_and_latency_name_rates_and_policies() -> None:
     ],
 )
 def test_metric_labels(key: str, label: str) -> None:
-    assert plots.metric_label(key) == label
+    assert plots_sweep.metric_label(key) == label
 
 
 def test_given_axes_are_used_and_returned(results: list[Result]) -> None:
     axes = [plots.new_axes() for _ in range(3)]
     assert plots.latency_cdf(results[:1], "ttft", axes[0]) is axes[0]
     assert plots.timeline(results[:1], "batch_size", axes[1]) is axes[1]
-    assert plots.throughput_latency(frame(), "p99_ttft_ms", axes[2]) is axes[2]
+    assert plots_sweep.throughput_latency(frame(), "p99_ttft_ms", axes[2]) is axes[2]
     assert results[0].plot_ttft(axes[0]) is results[0].plot_tbt(axes[0]) is axes[0]
     assert results[0].plot_timeline(ax=axes[1]) is axes[1]
 
