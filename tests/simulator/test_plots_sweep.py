@@ -114,9 +114,7 @@ def test_a_heat_map_parts_what_meets_an_objective_from_what_does_not() -> None:
     lines = sorted(tuple(map(tuple, line.get_xydata())) for line in ax.get_lines())
     assert lines == [((0.5, -0.5), (0.5, 0.5)), ((0.5, 0.5), (0.5, 1.5))]
     hatched = [patch.get_xy() for patch in ax.patches if patch.get_hatch()]
-    assert hatched == []
-    unsure = heat_map(grid(), objective=105.0).patches
-    assert [patch.get_xy() for patch in unsure] == [(-0.5, 0.5)]
+    assert hatched == [(-0.5, 0.5)]  # the noisy one
 
 
 def test_cells_without_a_value_say_so() -> None:
