@@ -273,6 +273,12 @@ def num_gpus(saved: Saved) -> int:
     return counts.pop() if len(counts) == 1 and not varied else 1
 
 
+def _tail(frame: Any, name: str) -> str:
+    """Return the P99 of a latency, or its P50 where the runs are too short for a P99."""
+    key = f"p99_{name}_ms"
+    return key if key in frame and frame[key].notna().any() else f"p50_{name}_ms"
+
+
 def _heat_maps(frame: Any, goal: dict[str, float]) -> Iterator[Drawing]:
     """Yield maps over two numeric parameters, one for every combination of the others."""
     from simulator import plots_heat, plots_sweep
@@ -290,15 +296,15 @@ def _heat_maps(frame: Any, goal: dict[str, float]) -> Iterator[Drawing]:
     rest = [key for key in keys if key not in pair and key not in ("run",)]
     rest = [key for key in rest if frame[key].nunique(dropna=False) > 1]
     groups = frame.groupby(rest, sort=False, dropna=False) if rest else [((), frame)]
-    metrics = {f"p99_{name}_ms" for name in ("ttft", "e2el")} & set(frame)
+    metrics = [_tail(frame, name) for name in ("ttft", "e2el")]
     for at, rows in groups:
         rows = rows.dropna(subset=pair)
         where = ", ".join(f"{key}={value}" for key, value in zip(rest, at, strict=True))
         if rows[x].nunique() < 2 or rows[y].nunique() < 2:
             continue
-        chosen = [*sorted(metrics), *(["slo_attainment"] if goal else [])]
+        chosen = [*metrics, *(["slo_attainment"] if goal else [])]
         for metric in chosen:
-            if rows[metric].notna().any():
+            if metric in rows and rows[metric].notna().any():
                 limit = 0.9 if metric == "slo_attainment" else goal.get(metric)
                 yield Drawing(
                     "F5", "-".join(["map", metric.replace("_", "-"), *map(str, at)]),

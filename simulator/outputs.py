@@ -8,7 +8,8 @@ from simulator.chrometrace import check_path, write_trace
 from simulator.figures import Format, write_figures
 from simulator.lifelines import Lifelines, phase_table, spans_of
 from simulator.observer import Observer
-from simulator.result import Result, new_folder, write_parquet
+from simulator.parquet import write_parquet
+from simulator.result import Result, new_folder
 from simulator.saved import PHASES, of_result
 from simulator.spec import RunSpec
 

@@ -43,7 +43,7 @@ def fragment(result: Result) -> str:
     Examples
     --------
     >>> from simulator import RunSpec, simulate
-    >>> result = simulate(RunSpec(workload={"name": "demo-chat", "num_requests": 5}))
+    >>> result = simulate(RunSpec(workload={"name": "demo-chat", "num_requests": 9}))
     >>> "TTFT P50" in fragment(result)
     True
     """
@@ -62,7 +62,8 @@ def _sections(saved: Saved) -> Iterator[str]:
         errors = [str(error) for error in saved.failures["error"]]
         yield _section("failures", f"{len(errors)} runs failed", _list(sorted(set(errors))))
     figures = "\n".join(_figure(number, d) for number, d in enumerate(drawings(saved)))
-    yield _section("figures", "Figures", f'<div class="figures">\n{figures}\n</div>')
+    if figures:
+        yield _section("figures", "Figures", f'<div class="figures">\n{figures}\n</div>')
     yield _section("definitions", "Definitions", _pairs(DEFINITIONS.items()))
     yield _section("reproduce", "How to reproduce", "\n".join(_blocks(how_to_repeat(saved))))
 

@@ -161,32 +161,36 @@ def warnings(saved: Saved) -> list[str]:
 
 def _doubts(saved: Saved, *, with_counts: bool) -> Iterator[str]:
     frame = saved.frame
-    total = len(frame)
     if with_counts:
         for key, words in {
-            "unfinished": "had unfinished requests; their latencies are of those that got there",
+            "unfinished": "unfinished requests; their latencies are of those that got there",
             "rejected": "rejected requests; they count as misses",
-            "extrapolated_steps": "had steps outside the calibrated range of the cost model",
+            "extrapolated_steps": "steps outside the calibrated range of the cost model",
         }.items():
-            count = int((frame[key] > 0).sum())
-            if count:
-                yield f"{count} of {total} runs {words}"
-        slow = int((frame["request_throughput"] < 0.9 * frame["realised_rate"]).sum())
-        if slow:
+            if (frame[key] > 0).any():
+                yield f"{_share(frame[key] > 0)} had {words}"
+        slow = frame["request_throughput"] < 0.9 * frame["realised_rate"]
+        if slow.any():
             yield (
-                f"{slow} of {total} runs finished fewer than 90 % as many requests per second as "
-                "arrived: overload, or a long tail after the last arrival; where the queue grew, "
-                "latencies grow with the length of the run"
+                f"{_share(slow)} finished fewer than 90 % as many requests per second as arrived: "
+                "overload, or a long tail after the last arrival; where the queue grew, latencies "
+                "grow with the length of the run"
             )
     off = (frame["realised_rate"] / frame["request_rate"].astype(float) - 1).abs() > 0.02
     if off.any():
-        yield (
-            f"{int(off.sum())} of {total} runs have a realised rate that is more than 2 % off the "
-            "offered one"
-        )
-    for key, label in HEADLINE.items():
-        if key in frame and key.startswith("p99") and frame[key].isna().any():
-            yield f"{int(frame[key].isna().sum())} of {total} runs have too few samples for {label}"
+        yield f"{_share(off)} had a realised rate more than 2 % off the offered one"
+    few = [
+        key
+        for key in HEADLINE
+        if key.startswith("p99") and key in frame and frame[key].isna().any()
+    ]
+    if few:
+        missing = frame[few].isna().any(axis=1)
+        yield f"{_share(missing)} had too few samples for {', '.join(HEADLINE[k] for k in few)}"
+
+
+def _share(which: "pd.Series") -> str:
+    return "the run" if len(which) == 1 else f"{int(which.sum())} of {len(which)} runs"
 
 
 def how_to_repeat(saved: Saved) -> dict[str, str]:

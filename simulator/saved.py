@@ -206,11 +206,11 @@ def _load_sweep(folder: Path, manifest: dict[str, Any]) -> Saved:
 
 
 def _with_names(frame: "pd.DataFrame", definition: Mapping[str, Any]) -> "pd.DataFrame":
-    """Put the names of the specifications first, unless the policies tell them apart."""
+    """Name the specifications of the rows, unless their policies tell them apart."""
     names, seeds = list(definition["specs"]), int(definition["seeds"])
-    if frame["policy"].nunique() == len(names):
-        return frame
-    frame.insert(0, "specification", np.repeat(names, seeds))
+    frame = frame.drop(columns="specification", errors="ignore")
+    if frame["policy"].nunique() < len(names):
+        frame.insert(0, "specification", np.repeat(names, seeds))
     return frame
 
 
