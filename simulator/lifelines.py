@@ -54,8 +54,8 @@ class Lifelines(Observer):
     ...     cost={"kind": "fixed", "step_ms": 500})
     >>> watch = Lifelines()
     >>> result = simulate(spec, observers=[watch])
-    >>> watch.prompt_end, watch.work_end
-    ({0: 0.5}, {0: 1.0})
+    >>> watch.work_end[0] - watch.prompt_end[0]
+    0.5
     """
 
     def __init__(self) -> None:
