@@ -118,6 +118,8 @@ def _with_half(column: "pd.Series") -> str:
     mean, _, high = mean_interval(pd.to_numeric(column).dropna().to_numpy(float))
     if mean is None:
         return "n/a"
+    if high is None and mean == int(mean):
+        return f"{mean:,.0f}"
     digits = 0 if abs(mean) >= 100 else 1 if abs(mean) >= 10 else 2
     half = "" if high is None else f" ± {high - mean:.{digits}f}"
     return f"{mean:,.{digits}f}{half}"

@@ -11,9 +11,11 @@ from typing import IO, TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from simulator.cost import TableSpec
 from simulator.errors import UserError
@@ -126,6 +128,7 @@ def latency_cdf(
         else:
             thin(ax.ecdf(positive(values * 1e3), weights=counts, label=legend, **look))
     ax.set_xscale("log")
+    tidy(ax.xaxis)
     ax.set_xlabel(label)
     ax.set_ylabel("Fraction of tokens" if latency == "tbt" else "Fraction of requests")
     ax.set_ylim(0, 1.01)
@@ -238,6 +241,13 @@ def choose(table: Mapping[str, tuple[str, str]], name: str) -> tuple[str, str]:
     if name not in table:
         raise UserError(f"{name!r}: expected one of {', '.join(table)}")
     return table[name]
+
+
+def tidy(axis: Axis) -> None:
+    """Label just the powers of ten of a logarithmic axis that holds more than one."""
+    low, high = axis.get_view_interval()
+    if low > 0 and high / low > 10:
+        axis.set_minor_formatter(NullFormatter())
 
 
 def add_legend(ax: Axes) -> None:

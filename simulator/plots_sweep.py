@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import UserError
 from simulator.paired import VARIANT, parameters, plain, with_variant
-from simulator.plots import add_legend, line_style, new_axes, positive, style
+from simulator.plots import add_legend, line_style, new_axes, positive, style, tidy
 from simulator.plots import marker as mark
 from simulator.stats import mean_interval
 
@@ -127,6 +127,7 @@ def against_rate(
         ax.axhline(objective, color="black", linewidth=1, linestyle="--", label="objective")
     if metric.endswith("_ms"):
         ax.set_yscale("log")
+        tidy(ax.yaxis)
     else:
         ax.set_ylim(bottom=0)
     ax.set_xlabel(metric_label(x))
@@ -179,6 +180,7 @@ def pareto(
     told = [axis for axis in axes if axis != "policy"]
     _label_points(ax, best, points, told)
     ax.set_xscale("log")
+    tidy(ax.xaxis)
     ax.set_ylim(bottom=0)
     ax.set_xlabel(metric_label(latency))
     per_gpu = " per GPU" if num_gpus > 1 else ""
