@@ -24,7 +24,7 @@ measure: {goodput: {ttft_ms: 500}}
 """
 
 TABLES = {"requests.parquet", "steps.parquet", "gaps.parquet"}
-FILES = {"spec.yaml", "summary.json", "manifest.json", *TABLES}
+FILES = {"spec.yaml", "summary.json", "manifest.json", "phases.parquet", *TABLES}
 
 HEADINGS = (
     "Request rate configured / realised (req/s)",
