@@ -1,5 +1,7 @@
 """The tables of a report: main metrics of every point, and paired differences."""
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -183,3 +185,28 @@ def _times(share: float) -> str:
     ('x42', 'x2,177')
     """
     return f"x{share + 1:,.0f}"
+
+
+def as_csv(table: Table) -> str:
+    """Return a table as comma-separated values.
+
+    Examples
+    --------
+    >>> as_csv((["policy", "rate"], [[Cell("none"), Cell("1,000")]], ""))
+    'policy,rate\\nnone,"1,000"\\n'
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table[0])
+    writer.writerows([cell.text for cell in row] for row in table[1])
+    return file.getvalue()
+
+
+def as_latex(table: Table) -> str:
+    """Return a table in LaTeX, for the package booktabs."""
+    from tabulate import tabulate
+
+    headings, rows, _ = table
+    text = [[cell.text for cell in row] for row in rows]
+    drawn = tabulate(text, headings, tablefmt="latex_booktabs", disable_numparse=True)
+    return str(drawn).replace("±", "$\\pm$") + "\n"

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from simulator.errors import UserError
 from simulator.figures import Format, write_figures
 from simulator.page import page
+from simulator.page_tables import as_csv, as_latex, headline_table
 from simulator.result import new_folder
 from simulator.saved import load
 
@@ -43,7 +44,7 @@ def report(
     question
         What the page answers, in one sentence; derived from the axes if left out.
     figures
-        Folder for the figures as files of their own.
+        Folder for the figures as files of their own, and the table as CSV and LaTeX.
     format
         Format of those files.
     force
@@ -57,6 +58,9 @@ def report(
     if figures is not None:
         with new_folder(figures, force=force) as temporary:
             write_figures(saved, temporary, format)
+            table = headline_table(saved)
+            (temporary / "table.csv").write_text(as_csv(table), encoding="utf-8")
+            (temporary / "table.tex").write_text(as_latex(table), encoding="utf-8")
     write_whole(target, text)
     print(f"Report in {target}")
     return 0

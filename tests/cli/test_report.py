@@ -54,6 +54,10 @@ def test_the_report_of_a_sweep(quick: Command, tmp_path: Path) -> None:
     # 40 requests bear no P99
     maps = {"f5-map-p50-ttft-ms.png", "f5-map-p50-e2el-ms.png"}
     assert names == {"f2-tokens-per-s-per-user.png", *maps}
+    rows = (tmp_path / "f" / "table.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 5
+    assert rows[0].startswith("max_wait_ms,max_batch_size,rate (req/s),")
+    assert "$\\pm$" in (tmp_path / "f" / "table.tex").read_text(encoding="utf-8")
     assert quick(*SWEEP).code == 0  # the folder is still that of the sweep
     again = quick("report", "s", "--question", "How long?", "-o", "again.html")
     assert again.out == "Report in again.html\n"
