@@ -188,12 +188,12 @@ def _times(share: float) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Return a table as comma-separated values.
+    r"""Return a table as comma-separated values.
 
     Examples
     --------
     >>> as_csv((["policy", "rate"], [[Cell("none"), Cell("1,000")]], ""))
-    'policy,rate\\nnone,"1,000"\\n'
+    'policy,rate\nnone,"1,000"\n'
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
