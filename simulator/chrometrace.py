@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
-STEPS = 0
-"""Thread number of the steps of a replica."""
+STEPS = 1
+"""Thread number of the steps of a replica. Its process number is its own + 1: to viewers, process 0
+is that of an operating system."""
 
 _KINDS = ("empty", "prefill", "decode", "mixed")
 
@@ -106,7 +107,7 @@ def check_path(path: Path, *, force: bool) -> None:
 
 
 def _meta(replica: int, what: str, name: str) -> Event:
-    return {"ph": "M", "name": what, "pid": replica, "tid": STEPS, "args": {"name": name}}
+    return {"ph": "M", "name": what, "pid": replica + 1, "tid": STEPS, "args": {"name": name}}
 
 
 def _us(seconds: float) -> float:
@@ -139,7 +140,7 @@ def _steps(result: "Result") -> list[Event]:
                 "ph": "X",
                 "name": _KINDS[2 * bool(step["decode_rows"]) + bool(step["prefill_chunks"])],
                 "cat": "step",
-                "pid": replica,
+                "pid": replica + 1,
                 "tid": STEPS,
                 "ts": start,
                 "dur": round(end - start, 3),
@@ -157,7 +158,7 @@ def _counters(
 ) -> list[Event]:
     values = {"batch size": rows, "waiting": waiting, "KV blocks": used}
     return [
-        {"ph": "C", "name": name, "pid": replica, "ts": ts, "args": {name: value}}
+        {"ph": "C", "name": name, "pid": replica + 1, "ts": ts, "args": {name: value}}
         for name, value in values.items()
     ]
 
@@ -166,14 +167,20 @@ def _requests(result: "Result", spans: dict[int, list[Span]]) -> list[Event]:
     """Return a track for every request: one slice for all of it, one within for every phase."""
     table = result.tables["requests"]
     told = ("prompt_tokens", "output_tokens", "cached_tokens", "num_preemptions", "state")
+    digits = len(str(max(spans, default=0)))  # viewers sort the tracks by name
     events: list[Event] = []
     for row, rid in enumerate(table["request_id"].tolist()):
         found = spans.get(rid)
         if not found:
             continue
-        common = {"cat": "request", "id": rid, "pid": int(table["replica"][row]), "tid": STEPS}
+        common = {
+            "cat": "request",
+            "id2": {"local": hex(rid)},
+            "pid": int(table["replica"][row]) + 1,
+            "tid": STEPS,
+        }
         args = {name: table[name][row].item() for name in told}
-        whole = Span(f"request {rid}", found[0].start, found[-1].end)
+        whole = Span(f"request {rid:0{digits}d}", found[0].start, found[-1].end)
         events.append(_edge("b", whole.phase, whole.start, common) | {"args": args})
         for span in found:
             events.append(_edge("b", span.phase, span.start, common))

@@ -15,8 +15,8 @@ REQUIRED = {
     "M": {"name", "pid", "args"},
     "X": {"name", "pid", "tid", "ts", "dur"},
     "C": {"name", "pid", "ts", "args"},
-    "b": {"name", "pid", "ts", "id", "cat"},
-    "e": {"name", "pid", "ts", "id", "cat"},
+    "b": {"name", "pid", "ts", "id2", "cat"},
+    "e": {"name", "pid", "ts", "id2", "cat"},
 }
 """Phase of an event to the fields without which an importer drops it."""
 
@@ -76,7 +76,12 @@ def test_counters_follow_the_steps_and_end_at_zero(traced: tuple) -> None:
             counters[event["pid"], event["name"]].append(*event["args"].values())
     assert {name for _, name in counters} == {"batch size", "waiting", "KV blocks"}
     assert all(values[-1] == 0 and max(values) >= 0 for values in counters.values())
-    assert max(counters[0, "batch size"]) > 1
+    assert max(counters[1, "batch size"]) > 1
+
+
+def number(event: dict) -> int:
+    """Return the request that an asynchronous event belongs to."""
+    return int(event["id2"]["local"], 16)
 
 
 def test_requests_are_nested_slices_that_balance(traced: tuple) -> None:
@@ -85,14 +90,14 @@ def test_requests_are_nested_slices_that_balance(traced: tuple) -> None:
     seen = defaultdict(set)
     for event in trace["traceEvents"]:
         if event["ph"] == "b":
-            stacks[event["id"]].append(event["name"])
-            seen[event["id"]].add(event["name"])
+            stacks[number(event)].append(event["name"])
+            seen[number(event)].add(event["name"])
         elif event["ph"] == "e":
-            assert stacks[event["id"]].pop() == event["name"]
+            assert stacks[number(event)].pop() == event["name"]
     assert not any(stacks.values())
     assert len(seen) == result.metrics["num_requests"]
     for rid, names in seen.items():
-        assert names == {f"request {rid}", *(span.phase for span in spans[rid])}
+        assert names == {f"request {rid:02d}", *(span.phase for span in spans[rid])}
     if result.metrics["num_preemptions"]:
         assert any("preempted" in names for names in seen.values())
 
