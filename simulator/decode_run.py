@@ -82,9 +82,9 @@ def eventless_steps(
     else:
         times = _one_by_one(charged, context, size, duration_of)
     due, clock, used, block_ticks, now = cohort.due, cohort.clock, cohort.kv_used, 0, start
-    cycle, done = len(due), 0
+    cycle = len(due)
     ends, durations = run.ends, run.durations
-    for seconds in times:
+    for done, seconds in enumerate(times):
         ticks = ceil(seconds * TICKS_PER_SECOND)
         duration = ticks / TICKS_PER_SECOND
         end = now + duration
@@ -96,9 +96,8 @@ def eventless_steps(
         used += due[clock % cycle]
         block_ticks += used * ticks
         clock += 1
-        done += 1
         now = end
-        if done == LOOK and whole_runs and min(most, (limit - start) / duration) > LONG:
+        if done == LOOK - 1 and whole_runs and min(most, (limit - start) / duration) > LONG:
             break
     run.now, run.kv_block_ticks = now, block_ticks
     if run.next_duration is None and _times_runs(cost):

@@ -178,6 +178,11 @@ class Result:
             f"mean batch {_show(m['mean_batch_size'])}>"
         )
 
+    def _repr_html_(self) -> str:
+        from simulator.page import fragment
+
+        return fragment(self)
+
     def plot_ttft(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the distribution of the time to the first token; return the axes."""
         from simulator import plots
