@@ -1,4 +1,4 @@
-"""Statistics of samples: percentiles that know how many samples they need, weighted or not."""
+"""Statistics of samples: percentiles that know how many samples they need, intervals over seeds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,11 +7,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def min_samples(percentile: float) -> int:
-    """Return the smallest sample that bounds a percentile on both sides with 95 % confidence.
+def min_samples(percentile: float, confidence: float = 0.95) -> int:
+    """Return the smallest sample that bounds a percentile on both sides.
 
-    The order statistics of n samples hold a two-sided 95 % interval of the percentile when neither
-    tail can be empty: both ``q^n`` and ``(1-q)^n`` are at most 2.5 %.
+    The order statistics of n samples hold a two-sided interval of the percentile when neither tail
+    can be empty: both ``q^n`` and ``(1-q)^n`` are at most half of what the confidence leaves.
 
     Examples
     --------
@@ -21,7 +21,52 @@ def min_samples(percentile: float) -> int:
     if not 0 < percentile < 100:
         raise ValueError(f"percentile {percentile}: expected a number between 0 and 100")
     tail = max(percentile, 100 - percentile) / 100
-    return int(np.ceil(np.log(0.025) / np.log(tail)))
+    return int(np.ceil(np.log((1 - confidence) / 2) / np.log(tail)))
+
+
+def percentile_interval(
+    values: Floats, percentile: float, confidence: float = 0.95
+) -> tuple[float | None, float | None]:
+    """Return bounds of a percentile of independent samples, whatever their distribution.
+
+    The bounds are order statistics: the number of samples below the percentile is binomial. Each
+    bound is missed with at most half of what the confidence leaves.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Independent samples. Latencies of one run are not; values of replications are.
+    percentile : float
+        Between 0 and 100.
+    confidence : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    low, high : float or None
+        None where the sample is too small for a bound (see `min_samples`).
+
+    References
+    ----------
+    G. J. Hahn, W. Q. Meeker, *Statistical Intervals*, Wiley 1991, section 5.2.
+
+    Examples
+    --------
+    >>> percentile_interval(np.arange(1.0, 101.0), 50)
+    (40.0, 61.0)
+    >>> percentile_interval(np.arange(1.0, 101.0), 99)
+    (97.0, None)
+    """
+    from scipy.special import bdtr  # distribution function of the binomial
+
+    number = len(values)
+    ordered = np.sort(values)
+    below = bdtr(np.arange(number), number, percentile / 100)  # P(at most k samples lie below)
+    tail = (1 - confidence) / 2
+    first = int(np.searchsorted(below, tail, side="right"))
+    last = int(np.searchsorted(below, 1 - tail, side="left"))
+    low = float(ordered[first - 1]) if first else None
+    return low, float(ordered[last]) if last < number else None
 
 
 def weighted_percentile(values: Floats, counts: Ints, percentiles: Floats) -> Floats:
@@ -118,3 +163,76 @@ def mean_interval(
     spread = float(values.std(ddof=1)) / number**0.5
     half = float(stdtrit(number - 1, 0.5 + confidence / 2)) * spread
     return mean, mean - half, mean + half
+
+
+def paired_interval(
+    first: Floats, second: Floats, confidence: float = 0.95
+) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of ``second - first``, pair by pair, and its t interval.
+
+    What both have in common, such as the same requests, cancels out.
+
+    Parameters
+    ----------
+    first, second : array of shape (n,)
+        Values of the same replications, in the same order.
+    confidence : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    mean, low, high : float or None
+        As for `mean_interval`.
+
+    Examples
+    --------
+    >>> paired_interval(np.array([10.0, 20.0, 30.0]), np.array([11.0, 21.0, 31.0]))
+    (1.0, 1.0, 1.0)
+    """
+    return mean_interval(second - first, confidence)
+
+
+def replications_needed(
+    values: Floats, half_width: float, confidence: float = 0.95, most: int = 100_000
+) -> int | None:
+    """Return how many replications would give the mean an interval of that half-width.
+
+    It takes the spread of the values at hand for that of all.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Values of some replications, at least 2.
+    half_width : float
+        Wanted half-width of the t interval, in the unit of the values.
+    confidence : float
+        Between 0 and 1.
+    most : int
+        Largest answer.
+
+    Returns
+    -------
+    int or None
+        At least 2; None if even `most` replications are too few or the spread is unknown.
+
+    Examples
+    --------
+    >>> replications_needed(np.array([9.0, 10.0, 11.0]), 0.5)
+    18
+    """
+    from scipy.special import stdtrit
+
+    if len(values) < 2 or half_width <= 0:
+        return None
+    spread, upper = float(values.std(ddof=1)), 0.5 + confidence / 2
+
+    def half(number: int) -> float:
+        return float(stdtrit(number - 1, upper)) * spread / number**0.5
+
+    if half(most) > half_width:
+        return None
+    low, high = 1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if half(middle) <= half_width else (middle, high)
+    return high

@@ -7,8 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.stats import (
+    mean_interval,
     min_samples,
     overlap,
+    paired_interval,
+    percentile_interval,
+    replications_needed,
     time_weighted_percentile,
     weighted_mean_std,
     weighted_percentile,
@@ -85,3 +89,69 @@ def test_a_time_weighted_percentile_is_not_exceeded_for_that_share_of_the_time()
     levels = (50, 97.9, 98.5, 99.5)
     found = [time_weighted_percentile(values, durations, level) for level in levels]
     assert found == [1.0, 1.0, 3.0, 8.0]
+
+
+def test_a_mean_has_the_t_interval_of_the_tables() -> None:
+    values = np.array([4.0, 6.0, 8.0, 10.0])  # deviation 2.582, t(3; 97.5 %) = 3.182
+    mean, low, high = mean_interval(values)
+    assert mean == 7.0
+    assert (high - mean) == pytest.approx(3.182446 * 2.581989 / 2, rel=1e-6)
+    expected = scipy.stats.t.interval(0.9, 3, 7.0, scipy.stats.sem(values))
+    assert mean_interval(values, 0.9)[1:] == pytest.approx(expected, rel=1e-12)
+    assert mean_interval(values[:1]) == (4.0, None, None)
+    assert mean_interval(values[:0]) == (None, None, None)
+
+
+def test_a_paired_interval_is_that_of_the_paired_t_test() -> None:
+    rng = np.random.default_rng(1)
+    first = rng.normal(100, 20, 12)
+    second = first + rng.normal(2, 1, 12)
+    expected = scipy.stats.ttest_rel(second, first).confidence_interval(0.95)
+    mean, low, high = paired_interval(first, second)
+    assert mean == pytest.approx((second - first).mean())
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-10)
+    apart = mean_interval(second)[2] - mean_interval(second)[0]
+    assert (high - low) / 2 < apart / 10  # what both share has cancelled out
+
+
+@pytest.mark.parametrize(("percentile", "confidence"), [(50, 0.95), (90, 0.95), (99, 0.9)])
+def test_a_percentile_interval_covers_and_no_shorter_one_would(
+    percentile: float, confidence: float
+) -> None:
+    """The ranks are the innermost ones whose miss is at most half of what is left, each side."""
+    number, tail = 500, (1 - confidence) / 2
+    low, high = percentile_interval(np.arange(1.0, number + 1), percentile, confidence)
+    law = scipy.stats.binom(number, percentile / 100)
+    assert law.cdf(low - 1) <= tail < law.cdf(low)  # fewer than `low` samples lie below
+    assert law.sf(high - 1) <= tail < law.sf(high - 2)
+
+
+@pytest.mark.parametrize("percentile", [50, 90, 99, 10, 1])
+def test_a_percentile_has_two_bounds_from_the_least_sample_on(percentile: float) -> None:
+    least = min_samples(percentile)
+    assert None not in percentile_interval(np.arange(float(least)), percentile)
+    assert None in percentile_interval(np.arange(float(least - 1)), percentile)
+
+
+def test_a_percentile_interval_covers_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    truth, hits = -math.log(0.1), 0  # 90th percentile of the exponential
+    for _ in range(2000):
+        low, high = percentile_interval(rng.exponential(size=80), 90)
+        hits += low <= truth <= high
+    assert 0.95 <= hits / 2000 <= 0.985  # at least 95 %; ranks are whole numbers
+
+
+def test_the_replications_needed_reach_the_half_width_and_one_less_does_not() -> None:
+    values = np.array([9.0, 10.0, 12.0, 13.0])
+    number = replications_needed(values, 0.4)
+    assert number is not None
+
+    def half(n: int) -> float:
+        return float(scipy.stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / n**0.5)
+
+    assert half(number) <= 0.4 < half(number - 1)
+    assert replications_needed(values, 0.0) is None
+    assert replications_needed(values[:1], 1.0) is None
+    assert replications_needed(values, 1e-9) is None
+    assert replications_needed(np.ones(3), 0.1) == 2
