@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from simulator.errors import UserError
 from simulator.explain import nearest
 from simulator.settings import Nested, merge
 from simulator.spec import RunSpec
+from workloads.presets import PRESETS
 
 Values = dict[str, Any]
 """Axis name to the value it has at a point."""
@@ -23,6 +25,11 @@ class Point:
 
     values: tuple[tuple[str, Any], ...]
     spec: RunSpec
+
+    @property
+    def title(self) -> str:
+        """The values in one line."""
+        return "  ".join(f"{name}={show(value)}" for name, value in self.values) or "(base)"
 
 
 def parse_axis(text: str) -> tuple[str, list[str]]:
@@ -44,7 +51,12 @@ def parse_axis(text: str) -> tuple[str, list[str]]:
         raise UserError(f"--grid {text}: expected NAME=VALUE,VALUE,...")
     if not all(values):
         raise UserError(f"--grid {text}: axis {name} has an empty value")
-    return name.strip().replace("-", "_"), values
+    return axis_name(name), values
+
+
+def axis_name(name: str) -> str:
+    """Return the name of an axis as keys are written."""
+    return name.strip().replace("-", "_")
 
 
 def product(axes: Sequence[tuple[str, Sequence[Any]]]) -> Iterator[Values]:
@@ -80,10 +92,11 @@ def zipped(axes: Sequence[tuple[str, Sequence[Any]]]) -> list[Values]:
 
 def combine(grid: Iterable[Values], together: Iterable[Values]) -> list[Values]:
     """Return every combination of grid points and zipped points."""
-    return [first | second for first in grid for second in (list(together) or [{}])]
+    pairs = list(together) or [{}]
+    return [first | second for first in grid for second in pairs]
 
 
-def make_points(base: Nested, wanted: Sequence[Values]) -> list[Point]:
+def make_points(base: Nested, wanted: Iterable[Values]) -> list[Point]:
     """Return the points of a sweep, each specification once, in the order written.
 
     An axis that means nothing at a point (a wait time under a policy without one) is left out
@@ -96,33 +109,79 @@ def make_points(base: Nested, wanted: Sequence[Values]) -> list[Point]:
     """
     points: dict[str, Point] = {}
     used: set[str] = set()
+    names: dict[str, None] = {}
+    known: set[str] = set()
     for values in wanted:
-        spec, applied = _at(base, values)
-        used |= applied.keys()
-        points.setdefault(spec.content_hash(), Point(tuple(applied.items()), spec))
-    for name in {name: None for values in wanted for name in values}:
+        point, keys = _at(base, values)
+        names |= dict.fromkeys(values)
+        known |= keys
+        used |= {name for name, _ in point.values}
+        points.setdefault(point.spec.content_hash(), point)
+    for name in names:
         if name not in used:
-            known = {path.rsplit(".", 1)[-1] for path in paths(RunSpec.from_dict(base))}
-            raise UserError(f"axis {name}: no key of that name applies; {nearest(name, known)}")
+            short = {path.rsplit(".", 1)[-1] for path in known} | _SECTIONS.keys()
+            raise UserError(f"axis {name}: no key of that name applies; {nearest(name, short)}")
     return list(points.values())
 
 
-def _at(base: Nested, values: Values) -> tuple[RunSpec, Values]:
-    """Return the specification at a point, and the values that apply there."""
-    names = sorted(values, key=lambda name: not _chooses(name))  # kinds first: they decide the rest
+def _at(base: Nested, values: Values) -> tuple[Point, set[str]]:
+    """Return the point where an axis has each of these values, and the keys that exist there."""
     data, applied = base, {}
-    for name in names:
+    for name, value in values.items():  # what chooses a part comes first: it decides the rest
         if _chooses(name):
-            data = merge(data, _nest(_KIND_PATHS.get(name, name), values[name]))
-            applied[name] = values[name]
-    known = paths(RunSpec.from_dict(data))
-    for name in names:
+            data = merge(data, _choice(name, value, data))
+            applied[name] = label(value)
+    known = paths(RunSpec.from_dict(data, _where(applied)))
+    found: dict[str, str] = {}
+    for name, value in values.items():
         path = None if _chooses(name) else find_path(name, known)
         if path is not None:
-            data = merge(data, _nest(path, values[name]))
-            applied[name] = values[name]
-    where = ", ".join(f"{name}={value}" for name, value in applied.items())
-    return RunSpec.from_dict(data, where), {n: applied[n] for n in values if n in applied}
+            data = merge(data, _nest(path, value))
+            found[name], applied[name] = path, value
+    spec = RunSpec.from_dict(data, _where(applied))
+    plain = spec.to_dict()
+    applied |= {name: label(_dig(plain, path)) for name, path in found.items()}
+    ordered = tuple((name, applied[name]) for name in values if name in applied)
+    return Point(ordered, spec), set(known)
+
+
+def _where(applied: Values) -> str:
+    return ", ".join(f"{name}={label(value)}" for name, value in applied.items())
+
+
+def _dig(data: Any, path: str) -> Any:
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
+
+
+def label(value: Any) -> Any:
+    """Return a value as it stands in a table: a number or text; what is nested becomes text.
+
+    Examples
+    --------
+    >>> label(5.0), label({"kind": "window-pull", "max_wait_ms": 5})
+    (5.0, 'window-pull max_wait_ms=5')
+    """
+    if isinstance(value, Mapping):
+        rest = {key: item for key, item in value.items() if key not in ("kind", "name")}
+        head = [str(value[key]) for key in ("kind", "name") if key in value]
+        return " ".join([*head, *(f"{key}={show(item)}" for key, item in rest.items())])
+    if isinstance(value, list | tuple):
+        return ",".join(show(item) for item in value)
+    return value
+
+
+def show(value: Any) -> str:
+    """Return a value in few characters.
+
+    Examples
+    --------
+    >>> show(5.0), show("static")
+    ('5', 'static')
+    """
+    value = label(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def find_path(name: str, known: Iterable[str]) -> str | None:
@@ -159,15 +218,28 @@ def paths(model: BaseModel, prefix: str = "") -> list[str]:
 
 
 def _chooses(name: str) -> bool:
-    return name in _KIND_PATHS or name.endswith(".kind")
+    return name in _SECTIONS or name.endswith(".kind")
 
 
-_KIND_PATHS = {
-    "policy": "policy.kind",
-    "workload": "workload.name",
-    "router": "engine.router.kind",
-}
-"""Short names of axes that choose a part of the specification."""
+_SECTIONS = {"policy": "policy", "workload": "workload", "cost": "cost", "router": "engine.router"}
+"""Axes that choose a whole section, by name or with its parameters, and where it stands."""
+
+
+def _choice(name: str, value: Any, data: Nested) -> Nested:
+    """Return the settings that choose a part of the specification."""
+    if name == "workload" and isinstance(value, str):
+        return {"workload": _workload(value, data.get("workload"))}
+    path = _SECTIONS.get(name, name)
+    nested = isinstance(value, Mapping) or name not in _SECTIONS
+    return _nest(path, value if nested else {"kind": value})
+
+
+def _workload(name: str, below: Any) -> Values:
+    """Return the workload of that name, a preset or else a trace file, to be put over `below`."""
+    if name not in PRESETS and Path(name).is_file():
+        return {"kind": "trace", "path": name}
+    bare = isinstance(below, Mapping) and "name" in below and "kind" not in below
+    return {"name": name} if bare else {"kind": "preset", "name": name}
 
 
 def _nest(path: str, value: Any) -> Nested:

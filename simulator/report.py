@@ -287,7 +287,9 @@ def sweep_text(summary: "pd.DataFrame", axes: list[str]) -> str:
 
 
 def _plain_cell(value: object) -> str:
-    return "-" if value is None or value != value else str(value)
+    if value is None or value != value:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _with_half(row: Mapping[Hashable, Any], name: str) -> str:

@@ -227,7 +227,7 @@ def replications_needed(
     spread, upper = float(values.std(ddof=1)), 0.5 + confidence / 2
 
     def half(number: int) -> float:
-        return float(stdtrit(number - 1, upper)) * spread / number**0.5
+        return float(stdtrit(number - 1, upper) * spread / np.sqrt(number))
 
     if half(most) > half_width:
         return None

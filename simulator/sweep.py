@@ -1,110 +1,44 @@
 """Sweeps: many runs, on all cores, kept one by one, continued where they were interrupted."""
 
-import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulator.errors import RunError, UserError
-from simulator.grid import Point
-from simulator.result import MANIFEST, check_target, dump_json, versions
-from simulator.spec import RunSpec
+from simulator.executors import Executor, Local
+from simulator.store import Store
+from simulator.task import Done, Row, Task, perform
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = dict[str, Any]
+PROBE_S = 0.5
+"""Runs are timed one by one for about this long before the others start, seconds."""
+
+MAX_PROBES = 3
+"""And no more than this many."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run of a sweep."""
+class Watch:
+    """Told about the course of a sweep; does nothing by itself."""
 
-    point: Point
-    replication: int
+    def begin(self, tasks: Sequence[Task], todo: Sequence[Task]) -> None:
+        """Hear of all runs, and of those that have to be done."""
 
-    @property
-    def key(self) -> str:
-        """Content hash of everything that determines the row: data, code and specification."""
-        parts = [self.point.spec.content_hash(), str(self.replication), *versions().values()]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    def estimate(self, todo: Sequence[Task], seconds_per_size: float, num_probes: int) -> None:
+        """Hear how fast some runs went, before the others are done."""
 
-
-def run_task(spec: RunSpec, replication: int) -> Row:
-    """Simulate one run; a run that fails is a row with its error."""
-    from simulator.run import simulate
-
-    try:
-        return {"metrics": simulate(spec, replication=replication).metrics}
-    except (RunError, UserError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-
-
-class Store:
-    """The folder of a sweep: a file for every finished run.
-
-    Parameters
-    ----------
-    folder : path
-        New, or of the same sweep.
-    definition : dict
-        Points and seeds; a folder belongs to one definition.
-    force : bool
-        Replace the results of another sweep.
-
-    Raises
-    ------
-    UserError
-        If the folder belongs to something else or cannot be written.
-    """
-
-    def __init__(self, folder: Path, definition: dict[str, Any], *, force: bool = False) -> None:
-        self.folder = folder
-        manifest = folder / MANIFEST
-        mine = {"kind": "sweep", "definition": definition, "versions": versions()}
-        if manifest.exists() and _load(manifest) == mine:
-            return
-        check_target(folder, force)
-        try:
-            (folder / "points").mkdir(parents=True, exist_ok=True)
-            dump_json(manifest, mine)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
-
-    def load(self, task: Task) -> Row | None:
-        """Return the row of a finished run, or None; a damaged file counts as not finished."""
-        row = _load(self.folder / "points" / f"{task.key}.json")
-        return row if isinstance(row, dict) and ("metrics" in row or "error" in row) else None
-
-    def keep(self, task: Task, row: Row) -> None:
-        """Write the row of a finished run, all of it or nothing."""
-        target = self.folder / "points" / f"{task.key}.json"
-        try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(row, file, allow_nan=False)
-            os.replace(temporary, target)
-        except OSError as error:
-            raise UserError(f"{target}: cannot be written: {error.strerror}") from None
-
-
-def _load(path: Path) -> object:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    def done(self, task: Task, seconds: float) -> None:
+        """Hear that a run is finished."""
 
 
 def run_sweep(
     tasks: Sequence[Task],
     store: Store | None = None,
     *,
-    jobs: int = 1,
-    progress: Callable[[int], object] = lambda done: None,
+    executor: Executor | None = None,
+    watch: Watch | None = None,
+    cached: Callable[[Task], Row | None] = lambda task: None,
 ) -> list[Row]:
     """Run all tasks that are not in the store; return all rows in the order of the tasks.
 
@@ -114,58 +48,74 @@ def run_sweep(
         The runs.
     store : Store, optional
         Keeps every row as soon as it is there.
-    jobs : int
-        Number of worker processes. The rows do not depend on it.
-    progress : callable
-        Told how many runs have been finished since the last call.
+    executor : Local or Dask, optional
+        Where the runs are done; in this process if left out. The rows do not depend on it.
+    watch : Watch, optional
+        Told what happens.
+    cached : callable, optional
+        Another place where the row of a task may be found.
     """
+    watch = watch or Watch()
     rows: dict[int, Row] = {}
     for index, task in enumerate(tasks):
-        row = store.load(task) if store is not None else None
+        row = (store.load(task) if store is not None else None) or cached(task)
         if row is not None:
             rows[index] = row
-    progress(len(rows))
-    open_tasks = [(index, task) for index, task in enumerate(tasks) if index not in rows]
-    # The longest runs first, so that no worker is left alone with one at the end.
-    open_tasks.sort(key=lambda item: -_size(item[1].point.spec))
-    for index, row in _execute(open_tasks, jobs):
+    todo = [(index, task) for index, task in enumerate(tasks) if index not in rows]
+    watch.begin(tasks, [task for _, task in todo])
+    for done in _execute(todo, executor or Local(), watch):
         if store is not None:
-            store.keep(tasks[index], row)
-        rows[index] = row
-        progress(1)
+            store.keep(tasks[done.index], done.row)
+        rows[done.index] = done.row
+        watch.done(tasks[done.index], done.seconds)
     return [rows[index] for index in range(len(tasks))]
 
 
-def _size(spec: RunSpec) -> int:
-    return getattr(spec.workload, "num_requests", None) or 20_000
+def _execute(todo: list[tuple[int, Task]], executor: Executor, watch: Watch) -> Iterator[Done]:
+    """Time a few cheap runs here, say how fast they went, then hand out the others."""
+    rest = dict(todo)
+    probes: list[Done] = []
+    for index, task in _cheapest(todo):
+        if sum(done.seconds for done in probes) >= PROBE_S:
+            break
+        probes.append(perform(index, task.spec, task.replication))
+        del rest[index]
+        yield probes[-1]
+    if rest and probes:
+        size = sum(task.size for index, task in todo if index not in rest)
+        seconds = sum(done.seconds for done in probes)
+        watch.estimate(list(rest.values()), seconds / size, len(probes))
+    # The longest first, so that no worker is left alone with one at the end.
+    yield from executor.run(sorted(rest.items(), key=lambda item: -item[1].size))
 
 
-def _execute(tasks: Sequence[tuple[int, Task]], jobs: int) -> Iterator[tuple[int, Row]]:
-    if jobs == 1 or len(tasks) < 2:
-        for index, task in tasks:
-            yield index, run_task(task.point.spec, task.replication)
-        return
-    from joblib import Parallel, delayed
-
-    pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from pool(delayed(_indexed)(i, t.point.spec, t.replication) for i, t in tasks)
-
-
-def _indexed(index: int, spec: RunSpec, replication: int) -> tuple[int, Row]:
-    return index, run_task(spec, replication)
+def _cheapest(todo: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
+    """Return a few runs of the smallest size, from different ends of the list."""
+    if len(todo) <= MAX_PROBES:
+        return []
+    least = min(task.size for _, task in todo)
+    small = [item for item in todo if item[1].size == least]
+    places = dict.fromkeys((0, len(small) - 1, len(small) // 2))
+    return [small[place] for place in places]
 
 
 def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    """Return the finished runs (parameters and all metrics) and the failed ones."""
+    """Return the finished runs and the failed ones, a row for every point and seed.
+
+    Columns: `point` and `replication` (counted from 0), the axes under their short names,
+    `policy`, all keys of the specification under their full names, then all metrics; of a failed
+    run its error instead.
+    """
     import pandas as pd
 
     done: list[Row] = []
     failed: list[Row] = []
+    numbers: dict[int, int] = {}
     for task, row in zip(tasks, rows, strict=True):
-        head = dict(task.point.values) | {
-            "policy": task.point.spec.policy_kind,
-            "replication": task.replication,
-        }
+        number = numbers.setdefault(id(task.point), len(numbers))
+        head = {"point": number, "replication": task.replication}
+        head |= {"policy": task.spec.policy_kind} | dict(task.point.values)
+        head |= flat(task.spec.to_dict())
         if "error" in row:
             failed.append(head | {"error": row["error"]})
         else:
@@ -173,8 +123,25 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", 
     return pd.DataFrame(done), pd.DataFrame(failed)
 
 
+def flat(data: Mapping[str, Any], prefix: str = "") -> Row:
+    """Return nested data as one level with dotted names; lists become JSON.
+
+    Examples
+    --------
+    >>> flat({"measure": {"percentiles": [50, 99]}, "seed": 0})
+    {'measure.percentiles': '[50, 99]', 'seed': 0}
+    """
+    found: Row = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = json.dumps(value) if isinstance(value, list) else value
+    return found
+
+
 def write_tables(
-    folder: Path, done: "pd.DataFrame", failed: "pd.DataFrame", summary: "pd.DataFrame"
+    store: Store, done: "pd.DataFrame", failed: "pd.DataFrame", summary: "pd.DataFrame"
 ) -> None:
     """Write the runs, the failed ones and the summary of the points.
 
@@ -183,13 +150,21 @@ def write_tables(
     UserError
         If a file cannot be written.
     """
-    try:
-        done.to_parquet(folder / "runs.parquet", compression="zstd", index=False)
-        summary.to_csv(folder / "summary.csv", index=False)
-        if len(failed):
-            failed.to_parquet(folder / "failures.parquet", compression="zstd", index=False)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
+    write_parquet(store, "runs.parquet", done)
+    store.write("summary.csv", lambda path: summary.to_csv(path, index=False))
+    if len(failed):
+        write_parquet(store, "failures.parquet", failed)
+    else:
+        (store.folder / "failures.parquet").unlink(missing_ok=True)
+
+
+def write_parquet(store: Store, name: str, frame: "pd.DataFrame") -> None:
+    """Write a table as Parquet."""
+
+    def writer(path: Path) -> None:
+        frame.to_parquet(path, compression="zstd", index=False)
+
+    store.write(name, writer)
 
 
 def summarise_points(frame: "pd.DataFrame", axes: Sequence[str]) -> "pd.DataFrame":
@@ -202,15 +177,16 @@ def summarise_points(frame: "pd.DataFrame", axes: Sequence[str]) -> "pd.DataFram
 
     from simulator.stats import mean_interval
 
-    keys = list(dict.fromkeys(["policy", *axes]))
-    metrics = [name for name in frame if name not in (*keys, "replication")]
+    keys = list(dict.fromkeys(["point", "policy", *axes]))
+    skipped = {*keys, "replication", "seed"}
+    metrics = [str(name) for name in frame if name not in skipped and "." not in str(name)]
     rows: list[Row] = []
-    for values, group in frame.groupby(keys, sort=False, dropna=False):
-        row: Row = dict(zip(keys, values, strict=True))
+    for _, group in frame.groupby("point", sort=True):
+        row: Row = {key: group[key].iloc[0] for key in keys}
         row["num_seeds"] = len(group)
         for name in metrics:
             sample = pd.to_numeric(group[name]).dropna().to_numpy(float)
             mean, low, high = mean_interval(sample)
-            row.update({str(name): mean, f"{name}_ci_low": low, f"{name}_ci_high": high})
+            row.update({name: mean, f"{name}_ci_low": low, f"{name}_ci_high": high})
         rows.append(row)
     return pd.DataFrame(rows)

@@ -1,20 +1,35 @@
 """`batchlab sweep`: many runs over axes of a specification, on all cores, resumable."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import yaml
 from cyclopts import Parameter
 
+from simulator.commands.base import (
+    HERE,
+    NOTHING,
+    Bar,
+    Flag,
+    Settings,
+    Short,
+    Where,
+    Words,
+    base_of,
+    read_file,
+)
 from simulator.errors import UserError
-from simulator.grid import Point, combine, make_points, parse_axis, product, read_points, zipped
+from simulator.executors import Executor
+from simulator.fingerprint import inputs
+from simulator.grid import Point, make_points, parse_axis, read_points
+from simulator.grid_file import SECTION, Plan, make_plan, split_section
 from simulator.report import sweep_text
-from simulator.settings import Nested, merge, read_text
-from simulator.spec import RunSpec, parse_yaml
-from simulator.sweep import Store, Task, run_sweep, summarise_points, tables, write_tables
-
-Words = Annotated[list[str] | None, Parameter(consume_multiple=True)]
-Flag = Annotated[bool, Parameter(negative="")]
+from simulator.settings import Nested, read_text
+from simulator.store import TIMING, Store
+from simulator.sweep import run_sweep, summarise_points, tables, write_tables
+from simulator.task import Task
 
 
 def sweep(
@@ -24,25 +39,30 @@ def sweep(
     grid: Words = None,
     zip_: Annotated[Words, Parameter(name="--zip")] = None,
     points: Path | None = None,
-    seeds: int = 1,
-    jobs: int = 1,
+    seeds: int | None = None,
     out: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("results/sweep"),
     dry_run: Flag = False,
-    max_points: int = 1000,
+    max_points: int | None = None,
+    yes: Flag = False,
     force: Flag = False,
-    settings: Annotated[Nested | None, Parameter(parse=False)] = None,
+    where: Where = HERE,
+    short: Short = NOTHING,
+    settings: Settings = None,
 ) -> int:
     """Run a specification at every point of a grid, for several seeds.
 
-    A key may be written in full (policy.max_wait_ms) or by its last part. `policy`,
-    `workload` and `router` choose by name. An axis that means nothing under a policy
-    collapses to one point there. Every finished run is kept at once: after an
-    interruption the same command goes on where it stopped.
+    A key may be written in full (policy.max_wait_ms) or by its last part.
+    `policy`, `workload` (preset or trace file) and `router` choose by name. An
+    axis that means nothing under a policy collapses to one point there. All
+    points meet the same random numbers. Every finished run is kept at once:
+    after an interruption the same command goes on where it stopped. Axes and
+    seeds may also stand in the file, in a section `sweep`.
 
     For example:
 
-      batchlab sweep --policy.kind window-pull --grid max_wait_ms=0,5,20 max_batch_size=1,8,32
-      batchlab sweep base.yaml --grid policy=static,vllm-v1 request_rate=1,2,4 --seeds 10 --jobs 2
+      batchlab sweep --policy.kind window-pull --grid max_wait_ms=0,5,20
+      batchlab sweep base.yaml --grid request_rate=1,2,4 --seeds 10
+      batchlab sweep base.yaml --grid max_batch_size=1,8,32 --jobs 2 -o results/b
 
     Parameters
     ----------
@@ -56,57 +76,90 @@ def sweep(
         JSON file with a list of objects, one for each point.
     seeds
         Replications of every point; the same at all points.
-    jobs
-        Worker processes. The results do not depend on it.
     out
         Folder for the results.
     dry_run
         Print the points and stop.
     max_points
-        Refuse more points than this.
+        Ask before more points than this are run (1000).
+    yes
+        Do not ask.
     force
         Replace the results of another sweep.
     """
-    name = str(spec) if spec is not None else ""
-    data = parse_yaml(read_text(spec), name) if spec is not None else {}
-    base = merge({**RunSpec().to_dict(), **data}, settings or {})
-    found = _points(base, grid or [], zip_ or [], points)
-    if len(found) > max_points:
-        raise UserError(f"{len(found)} points are more than --max-points {max_points}")
-    if seeds < 1 or jobs < 1:
-        raise UserError("--seeds and --jobs: expected at least 1")
-    print(f"{len(found)} points x {seeds} seeds = {len(found) * seeds} runs", file=sys.stderr)
+    data, name = read_file(spec)
+    data, section = split_section(data, name)
+    base = base_of(data, settings, short)
+    explicit = read_points(read_text(points), str(points)) if points is not None else []
+    axes = [[parse_axis(text) for text in texts or ()] for texts in (grid, zip_)]
+    plan = make_plan(section, axes[0], axes[1], explicit)
+    number = section.seeds if seeds is None else seeds
+    if number < 1:
+        raise UserError(f"--seeds {number}: expected at least 1")
+    executor = where.executor()
+    _confirm(plan, section.max_points if max_points is None else max_points, yes or dry_run)
+    found = make_points(base, plan.combinations())
+    print(f"{len(found)} points x {number} seeds = {len(found) * number} runs", file=sys.stderr)
     if dry_run:
-        for point in found:
-            print("  ".join(f"{key}={value}" for key, value in point.values) or "(base)")
+        print("\n".join(point.title for point in found))
         return 0
-    tasks = [Task(point, number) for point in found for number in range(seeds)]
-    return _run(tasks, found, base, out, jobs, force)
+    store = Store(out, _definition(base, found, number), force=force)
+    tasks = [Task(point, index) for point in found for index in range(number)]
+    code = _run(tasks, found, store, executor)
+    _write_inputs(store, base, plan, tasks)
+    return code
 
 
-def _points(base: Nested, grid: list[str], together: list[str], file: Path | None) -> list[Point]:
-    axes = [parse_axis(text) for text in grid]
-    explicit = read_points(read_text(file), str(file)) if file is not None else [{}]
-    pairs = zipped([parse_axis(text) for text in together])
-    wanted = combine(list(product(axes)), pairs)
-    return make_points(base, [values | more for values in explicit for more in wanted])
+def _confirm(plan: Plan, most: int, yes: bool) -> None:
+    """Ask on a terminal, or else refuse, before more points than wanted are run."""
+    number = plan.count()
+    if number <= most or yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(f"{number} points are more than --max-points {most}; add --yes to run them")
+    print(f"{number} points are more than --max-points {most}. Run them? [y/N] ",
+          end="", file=sys.stderr, flush=True)  # fmt: skip
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("not confirmed; nothing was run")
 
 
-def _run(
-    tasks: list[Task], points: list[Point], base: Nested, out: Path, jobs: int, force: bool
-) -> int:
-    from tqdm import tqdm
+def _definition(base: Nested, points: list[Point], seeds: int) -> dict[str, Any]:
+    return {
+        "base": base,
+        "points": [dict(point.values) for point in points],
+        "spec_sha256": [point.spec.content_hash() for point in points],
+        "seeds": seeds,
+    }
 
-    definition = {"points": [dict(p.values) for p in points], "base": base, "runs": len(tasks)}
-    store = Store(out, definition, force=force)
-    with tqdm(total=len(tasks), desc="sweep", unit="run", disable=None) as bar:
-        rows = run_sweep(tasks, store, jobs=jobs, progress=bar.update)
+
+def _run(tasks: list[Task], points: list[Point], store: Store, executor: Executor) -> int:
+    bar = Bar("sweep", executor, store.timing())
+    try:
+        rows = run_sweep(tasks, store, executor=executor, watch=bar)
+    finally:
+        bar.close()
+        with suppress(UserError):  # of an error before it, which matters more
+            store.write_json(TIMING, bar.timing())
     done, failed = tables(tasks, rows)
     axes = list(dict.fromkeys(key for point in points for key, _ in point.values))
     summary = summarise_points(done, axes) if len(done) else done
-    write_tables(out, done, failed, summary)
+    write_tables(store, done, failed, summary)
     print(sweep_text(summary, axes))
-    print(f"Results in {out}")
+    print(f"Results in {store.folder}")
     for error in failed.get("error", [])[:3]:
         print(f"batchlab: a run failed: {error}", file=sys.stderr)
     return 3 if len(failed) else 0
+
+
+def _write_inputs(store: Store, base: Nested, plan: Plan, tasks: list[Task]) -> None:
+    """Write the file that repeats the sweep, and the hashes of all files that went into it."""
+    seeds = 1 + max(task.replication for task in tasks)
+    section = {"grid": plan.grid, "zip": plan.zip, "points": plan.points, "seeds": seeds}
+    kept = {key: value for key, value in section.items() if value}
+    text = yaml.safe_dump({**base, SECTION: kept}, sort_keys=False, allow_unicode=True)
+    store.write_text("spec.yaml", text)
+    files: dict[str, str] = {}
+    for task in tasks:
+        files |= inputs(task.spec)
+    store.write_json("inputs.json", dict(sorted(files.items())))
+    store.prune(tasks)

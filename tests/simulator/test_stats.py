@@ -93,7 +93,7 @@ def test_a_time_weighted_percentile_is_not_exceeded_for_that_share_of_the_time()
 
 def test_a_mean_has_the_t_interval_of_the_tables() -> None:
     values = np.array([4.0, 6.0, 8.0, 10.0])  # deviation 2.582, t(3; 97.5 %) = 3.182
-    mean, low, high = mean_interval(values)
+    mean, _, high = mean_interval(values)
     assert mean == 7.0
     assert (high - mean) == pytest.approx(3.182446 * 2.581989 / 2, rel=1e-6)
     expected = scipy.stats.t.interval(0.9, 3, 7.0, scipy.stats.sem(values))
