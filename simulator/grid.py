@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,20 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Point:
-    """One specification of a sweep and the axis values that led to it."""
+    """One specification of a sweep and the axis values that led to it.
+
+    Attributes
+    ----------
+    values : tuple of (str, value)
+        Axis name and value as it stands in tables.
+    spec : RunSpec
+    given : dict
+        The values as they were given.
+    """
 
     values: tuple[tuple[str, Any], ...]
     spec: RunSpec
+    given: Values = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def title(self) -> str:
@@ -141,8 +151,8 @@ def _at(base: Nested, values: Values) -> tuple[Point, set[str]]:
     spec = RunSpec.from_dict(data, _where(applied))
     plain = spec.to_dict()
     applied |= {name: label(_dig(plain, path)) for name, path in found.items()}
-    ordered = tuple((name, applied[name]) for name in values if name in applied)
-    return Point(ordered, spec), set(known)
+    given = {name: value for name, value in values.items() if name in applied}
+    return Point(tuple((name, applied[name]) for name in given), spec, given), set(known)
 
 
 def _where(applied: Values) -> str:

@@ -274,16 +274,26 @@ SWEEP = (
 
 def sweep_text(summary: "pd.DataFrame", axes: list[str]) -> str:
     """Return one line a point: means over the seeds, with half-widths of 95 % intervals."""
-    from tabulate import tabulate
-
     if not len(summary):
         return "no run succeeded"
-    keys = list(dict.fromkeys(["policy", *axes]))
+    return interval_table(summary, list(dict.fromkeys(["policy", *axes])), SWEEP)
+
+
+def interval_table(frame: "pd.DataFrame", keys: Sequence[str], metrics: Sequence[str]) -> str:
+    """Return a table: some columns as they are, and metrics with half-widths of intervals.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns of all `keys`, and `X` and `X_ci_high` for each metric X.
+    """
+    from tabulate import tabulate
+
     rows = [
-        [*(_plain_cell(row[key]) for key in keys), *(_with_half(row, name) for name in SWEEP)]
-        for row in summary.to_dict("records")
+        [*(_plain_cell(row[key]) for key in keys), *(_with_half(row, name) for name in metrics)]
+        for row in frame.to_dict("records")
     ]
-    return str(tabulate(rows, [*keys, *SWEEP], disable_numparse=True))
+    return str(tabulate(rows, [*keys, *metrics], disable_numparse=True))
 
 
 def _plain_cell(value: object) -> str:

@@ -102,9 +102,9 @@ def _cheapest(todo: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
 def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """Return the finished runs and the failed ones, a row for every point and seed.
 
-    Columns: `point` and `replication` (counted from 0), the axes under their short names,
-    `policy`, all keys of the specification under their full names, then all metrics; of a failed
-    run its error instead.
+    Columns: `policy` and the axes under their short names, `replication` and `point` (counted from
+    0), all metrics (of a failed run its error), all keys of the specification under their full
+    names.
     """
     import pandas as pd
 
@@ -113,13 +113,13 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", 
     numbers: dict[int, int] = {}
     for task, row in zip(tasks, rows, strict=True):
         number = numbers.setdefault(id(task.point), len(numbers))
-        head = {"point": number, "replication": task.replication}
-        head |= {"policy": task.spec.policy_kind} | dict(task.point.values)
-        head |= flat(task.spec.to_dict())
+        head = {"policy": task.spec.policy_kind} | dict(task.point.values)
+        head |= {"replication": task.replication, "point": number}
+        keys = flat(task.spec.to_dict())
         if "error" in row:
-            failed.append(head | {"error": row["error"]})
+            failed.append(head | {"error": row["error"]} | keys)
         else:
-            done.append(head | row["metrics"])
+            done.append(head | row["metrics"] | keys)
     return pd.DataFrame(done), pd.DataFrame(failed)
 
 
