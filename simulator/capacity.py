@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from simulator.bisection import Bracket, Search, highest, lowest_whole, most_probes
 from simulator.errors import RunError, UserError
@@ -12,6 +12,7 @@ from simulator.metrics import Metrics
 from simulator.settings import Nested
 from simulator.slo import Judgement, Objective, Verdict, judge
 from simulator.stats import mean_interval
+from simulator.sweep import point_columns
 from simulator.task import Row, Task
 
 if TYPE_CHECKING:
@@ -275,10 +276,11 @@ def curve_table(answers: Sequence[Answer], question: Question) -> "pd.DataFrame"
     import pandas as pd
 
     wanted = list(dict.fromkeys([*(o.metric for o in question.objectives), *CURVE]))
-    rows: list[dict[str, Any]] = []
+    columns = point_columns(answer.variant for answer in answers)
+    rows: list[Row] = []
     for answer in answers:
         for probe in sorted(answer.probes, key=lambda probe: probe.value):
-            row = variant_of(answer.variant) | {AXES[question.find]: probe.value}
+            row = columns[answer.variant] | {AXES[question.find]: probe.value}
             row |= {"num_seeds": len(probe.runs), "verdict": probe.verdict}
             for metric in wanted:
                 mean, low, high = probe.interval(metric)
@@ -292,9 +294,10 @@ def capacity_table(answers: Sequence[Answer], question: Question) -> "pd.DataFra
     import pandas as pd
 
     wanted = list(dict.fromkeys([*(o.metric for o in question.objectives), *CURVE[:3]]))
-    rows: list[dict[str, Any]] = []
+    columns = point_columns(answer.variant for answer in answers)
+    rows: list[Row] = []
     for answer in answers:
-        row = variant_of(answer.variant) | {
+        row = columns[answer.variant] | {
             "status": answer.status,
             "capacity": answer.bracket.good,
             "meets": answer.resolved("meets"),
@@ -308,8 +311,3 @@ def capacity_table(answers: Sequence[Answer], question: Question) -> "pd.DataFra
             row |= dict(zip(names, found, strict=True))
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def variant_of(point: Point) -> dict[str, Any]:
-    """Return policy and axis values of a variant."""
-    return {"policy": point.spec.policy_kind} | dict(point.values)

@@ -19,7 +19,7 @@ Values = dict[str, Any]
 """Axis name to the value it has at a point."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point:
     """One specification of a sweep and the axis values that led to it.
 
@@ -34,7 +34,7 @@ class Point:
 
     values: tuple[tuple[str, Any], ...]
     spec: RunSpec
-    given: Values = field(default_factory=dict, compare=False, repr=False)
+    given: Values = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:

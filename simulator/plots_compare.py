@@ -14,7 +14,7 @@ def forest(
 ) -> Axes:
     """Draw the relative difference of every metric, with its interval, one colour a specification.
 
-    A filled marker: the interval leaves out 0. Metrics of which less is better are marked so.
+    A filled marker: the interval leaves out 0. A metric without relative differences is left out.
 
     Parameters
     ----------
@@ -25,15 +25,17 @@ def forest(
     ax : matplotlib.axes.Axes, optional
     """
     groups = list(differences.items())
-    metrics = [d.metric for d in groups[0][1]]
+    drawn = {d.metric for _, found in groups for d in found if d.relative(d.low) is not None}
+    metrics = [d.metric for d in groups[0][1] if d.metric in drawn]
     ax = ax or new_axes(6.5, 1.2 + 0.32 * len(metrics) * max(1, len(groups) * 0.6))
     offsets = np.linspace(-0.3, 0.3, len(groups)) if len(groups) > 1 else [0.0]
     for number, ((name, found), offset) in enumerate(zip(groups, offsets, strict=True)):
         color = line_style(number)["color"]
-        for place, d in enumerate(found):
+        for d in found:
             mean, low, high = (d.relative(value) for value in (d.mean, d.low, d.high))
             if mean is None or low is None or high is None:
                 continue
+            place = metrics.index(d.metric)
             clear = d.verdict not in ("not resolved", "equal")
             ax.errorbar(
                 100 * mean, place + offset, xerr=[[100 * (mean - low)], [100 * (high - mean)]],

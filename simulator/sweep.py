@@ -1,11 +1,12 @@
 """Sweeps: many runs, on all cores, kept one by one, continued where they were interrupted."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulator.executors import Executor, Local
+from simulator.grid import Point
 from simulator.store import Store
 from simulator.task import Done, Row, Task, perform
 
@@ -110,17 +111,33 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", 
 
     done: list[Row] = []
     failed: list[Row] = []
-    numbers: dict[int, int] = {}
+    heads = point_columns([task.point for task in tasks])
+    numbers: dict[Point, int] = {}
     for task, row in zip(tasks, rows, strict=True):
-        number = numbers.setdefault(id(task.point), len(numbers))
-        head = {"policy": task.spec.policy_kind} | dict(task.point.values)
-        head |= {"replication": task.replication, "point": number}
+        number = numbers.setdefault(task.point, len(numbers))
+        head = heads[task.point] | {"replication": task.replication, "point": number}
         keys = flat(task.spec.to_dict())
         if "error" in row:
             failed.append(head | {"error": row["error"]} | keys)
         else:
             done.append(head | row["metrics"] | keys)
     return pd.DataFrame(done), pd.DataFrame(failed)
+
+
+def point_columns(points: Iterable[Point]) -> dict[Point, Row]:
+    """Return policy and axes of each point, the same columns for all: None where one is left out.
+
+    Examples
+    --------
+    >>> from simulator.spec import RunSpec
+    >>> list(point_columns([Point((("max_wait_ms", 5.0),), RunSpec())]).values())
+    [{'policy': 'vllm-v1', 'max_wait_ms': 5.0}]
+    """
+    points = list(dict.fromkeys(points))
+    axes: Row = dict.fromkeys(n for point in points for n, _ in point.values if n != "policy")
+    return {
+        point: {"policy": point.spec.policy_kind} | axes | dict(point.values) for point in points
+    }
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Row:

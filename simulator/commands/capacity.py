@@ -238,7 +238,7 @@ def _text(table: "pd.DataFrame", answers: list[Answer], question: Question) -> s
     keys = [str(name) for name in table if not str(name).startswith(tuple(metrics))]
     lines = [
         ("Highest request rate (per s)" if rate else "Fewest replicas")
-        + " that meets "
+        + " with which "
         + " and ".join(map(str, question.objectives)),
         interval_table(table, keys, [name for name in metrics if table[name].notna().any()]),
         f"capacity: the means over the seeds meet all objectives. meets, misses: nearest value "

@@ -106,13 +106,13 @@ def compare(
     _check_seeds(sides)
     executor = where.executor()
     tasks = [Task(side.point, number) for side in sides for number in range(seeds)]
-    folders = {id(side.point): side.folder for side in sides}
+    folders = {side.point: side.folder for side in sides}
     store = None
     if out is not None:
         store = Store(out, _definition(sides, seeds), kind="compare", force=force)
 
     def cached(task: Task) -> Row | None:
-        folder = folders[id(task.point)]
+        folder = folders[task.point]
         return None if folder is None else load_row(folder, task)
 
     bar = Bar("compare", executor, store.timing() if store else None)
