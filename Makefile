@@ -47,7 +47,7 @@ bench: setup
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --no-annotate --no-header --no-emit-index-url \
-	  --extra dev --extra notebooks --python-version 3.11 --upgrade pyproject.toml -o constraints.txt
+	  --extra dev --extra dask --extra notebooks --python-version 3.11 --upgrade pyproject.toml -o constraints.txt
 
 clean:
 	rm -rf $(VENV) results build dist .mypy_cache .ruff_cache .pytest_cache

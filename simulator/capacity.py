@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log2
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from simulator.bisection import Bracket, Search, highest, lowest_whole, most_probes
 from simulator.errors import RunError, UserError
@@ -12,19 +12,12 @@ from simulator.metrics import Metrics
 from simulator.settings import Nested
 from simulator.slo import Judgement, Objective, Verdict, judge
 from simulator.stats import mean_interval
-from simulator.sweep import point_columns
 from simulator.task import Row, Task
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Find = Literal["rate", "replicas"]
 
 AXES: dict[Find, str] = {"rate": "request_rate", "replicas": "num_replicas"}
 """What is searched, and the key of the specification that it is."""
-
-CURVE = ("request_goodput", "slo_attainment", "request_throughput", "realised_rate")
-"""Metrics in the table of all probes, besides those of the objectives."""
 
 
 @dataclass(frozen=True)
@@ -269,45 +262,3 @@ def metrics_of(task: Task, row: Row) -> Metrics:
         raise RunError(f"{task.point.title}, replication {task.replication}: {row['error']}")
     metrics: Metrics = row["metrics"]
     return metrics
-
-
-def curve_table(answers: Sequence[Answer], question: Question) -> "pd.DataFrame":
-    """Return all probes: variant, value, seeds, verdict, and metrics with 95 % intervals."""
-    import pandas as pd
-
-    wanted = list(dict.fromkeys([*(o.metric for o in question.objectives), *CURVE]))
-    columns = point_columns(answer.variant for answer in answers)
-    rows: list[Row] = []
-    for answer in answers:
-        for probe in sorted(answer.probes, key=lambda probe: probe.value):
-            row = columns[answer.variant] | {AXES[question.find]: probe.value}
-            row |= {"num_seeds": len(probe.runs), "verdict": probe.verdict}
-            for metric in wanted:
-                mean, low, high = probe.interval(metric)
-                row |= {metric: mean, f"{metric}_ci_low": low, f"{metric}_ci_high": high}
-            rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def capacity_table(answers: Sequence[Answer], question: Question) -> "pd.DataFrame":
-    """Return one row a variant: status, capacity, the values that clearly meet and miss."""
-    import pandas as pd
-
-    wanted = list(dict.fromkeys([*(o.metric for o in question.objectives), *CURVE[:3]]))
-    columns = point_columns(answer.variant for answer in answers)
-    rows: list[Row] = []
-    for answer in answers:
-        row = columns[answer.variant] | {
-            "status": answer.status,
-            "capacity": answer.bracket.good,
-            "meets": answer.resolved("meets"),
-            "misses": answer.resolved("misses"),
-            "num_probes": len(answer.probes),
-            "num_seeds": len(answer.best.runs) if answer.best else None,
-        }
-        for metric in wanted:
-            found = answer.best.interval(metric) if answer.best else (None, None, None)
-            names = (metric, f"{metric}_ci_low", f"{metric}_ci_high")
-            row |= dict(zip(names, found, strict=True))
-        rows.append(row)
-    return pd.DataFrame(rows)

@@ -1,13 +1,17 @@
 """Sweeps: many runs, on all cores, kept one by one, continued where they were interrupted."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulator.errors import RunError
 from simulator.executors import Executor, Local
-from simulator.grid import Point
+from simulator.grid import Point, Values, make_points
+from simulator.grid_file import Plan
+from simulator.settings import Nested
+from simulator.spec import RunSpec
 from simulator.store import Store
+from simulator.sweep_tables import tables
 from simulator.task import Done, Row, Task, perform
 
 if TYPE_CHECKING:
@@ -100,110 +104,67 @@ def _cheapest(todo: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
     return [small[place] for place in places]
 
 
-def tables(tasks: Sequence[Task], rows: Sequence[Row]) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    """Return the finished runs and the failed ones, a row for every point and seed.
+def sweep_table(
+    base: RunSpec | Nested,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    points: Sequence[Values] = (),
+    *,
+    seeds: int = 1,
+    jobs: int = 1,
+    folder: str | Path | None = None,
+) -> "pd.DataFrame":
+    """Run a specification at every point of a grid, and return a row for every point and seed.
 
-    Columns: `policy` and the axes under their short names, `replication` and `point` (counted from
-    0), all metrics (of a failed run its error), all keys of the specification under their full
-    names.
-    """
-    import pandas as pd
+    Parameters
+    ----------
+    base : RunSpec or dict
+        What all points share.
+    grid : dict, optional
+        Key of the specification to list of values; all combinations are run.
+    points : sequence of dict, optional
+        Explicit points.
+    seeds : int
+        Replications of every point, with the same random numbers at all points.
+    jobs : int
+        Worker processes.
+    folder : path, optional
+        Keeps finished runs, as `batchlab sweep -o` does.
 
-    done: list[Row] = []
-    failed: list[Row] = []
-    heads = point_columns([task.point for task in tasks])
-    numbers: dict[Point, int] = {}
-    for task, row in zip(tasks, rows, strict=True):
-        number = numbers.setdefault(task.point, len(numbers))
-        head = heads[task.point] | {"replication": task.replication, "point": number}
-        keys = flat(task.spec.to_dict())
-        if "error" in row:
-            failed.append(head | {"error": row["error"]} | keys)
-        else:
-            done.append(head | row["metrics"] | keys)
-    return pd.DataFrame(done), pd.DataFrame(failed)
-
-
-def point_columns(points: Iterable[Point]) -> dict[Point, Row]:
-    """Return policy and axes of each point, the same columns for all: None where one is left out.
-
-    Examples
-    --------
-    >>> from simulator.spec import RunSpec
-    >>> list(point_columns([Point((("max_wait_ms", 5.0),), RunSpec())]).values())
-    [{'policy': 'vllm-v1', 'max_wait_ms': 5.0}]
-    """
-    points = list(dict.fromkeys(points))
-    axes: Row = dict.fromkeys(n for point in points for n, _ in point.values if n != "policy")
-    return {
-        point: {"policy": point.spec.policy_kind} | axes | dict(point.values) for point in points
-    }
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> Row:
-    """Return nested data as one level with dotted names; lists become JSON.
-
-    Examples
-    --------
-    >>> flat({"measure": {"percentiles": [50, 99]}, "seed": 0})
-    {'measure.percentiles': '[50, 99]', 'seed': 0}
-    """
-    found: Row = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = json.dumps(value) if isinstance(value, list) else value
-    return found
-
-
-def write_tables(
-    store: Store, done: "pd.DataFrame", failed: "pd.DataFrame", summary: "pd.DataFrame"
-) -> None:
-    """Write the runs, the failed ones and the summary of the points.
+    Returns
+    -------
+    pandas.DataFrame
+        See `tables`.
 
     Raises
     ------
-    UserError
-        If a file cannot be written.
+    RunError
+        If a run fails.
+
+    Examples
+    --------
+    >>> base = {"cost": {"kind": "fixed", "step_ms": 10}, "workload": {"name": "demo-chat",
+    ...         "num_requests": 20}}
+    >>> frame = sweep_table(base, {"max_num_seqs": [1, 8]}, seeds=2)
+    >>> frame[["max_num_seqs", "replication"]].to_numpy().tolist()
+    [[1, 0], [1, 1], [8, 0], [8, 1]]
     """
-    write_parquet(store, "runs.parquet", done)
-    store.write("summary.csv", lambda path: summary.to_csv(path, index=False))
+    data = base.to_dict() if isinstance(base, RunSpec) else {**RunSpec().to_dict(), **base}
+    axes = {name: list(values) for name, values in (grid or {}).items()}
+    plan = Plan(axes, points=[dict(point) for point in points])
+    found = make_points(data, plan.combinations())
+    tasks = [Task(point, number) for point in found for number in range(seeds)]
+    store = None if folder is None else Store(Path(folder), definition(data, found, seeds))
+    done, failed = tables(tasks, run_sweep(tasks, store, executor=Local(jobs)))
     if len(failed):
-        write_parquet(store, "failures.parquet", failed)
-    else:
-        (store.folder / "failures.parquet").unlink(missing_ok=True)
+        raise RunError(str(failed["error"].iloc[0]))
+    return done
 
 
-def write_parquet(store: Store, name: str, frame: "pd.DataFrame") -> None:
-    """Write a table as Parquet."""
-
-    def writer(path: Path) -> None:
-        frame.to_parquet(path, compression="zstd", index=False)
-
-    store.write(name, writer)
-
-
-def summarise_points(frame: "pd.DataFrame", axes: Sequence[str]) -> "pd.DataFrame":
-    """Return one row a point: mean over seeds of every metric, with a 95 % interval.
-
-    Columns `X`, `X_ci_low` and `X_ci_high` for each metric X; the bounds are missing for a single
-    seed.
-    """
-    import pandas as pd
-
-    from simulator.stats import mean_interval
-
-    keys = list(dict.fromkeys(["point", "policy", *axes]))
-    skipped = {*keys, "replication", "seed"}
-    metrics = [str(name) for name in frame if name not in skipped and "." not in str(name)]
-    rows: list[Row] = []
-    for _, group in frame.groupby("point", sort=True):
-        row: Row = {key: group[key].iloc[0] for key in keys}
-        row["num_seeds"] = len(group)
-        for name in metrics:
-            sample = pd.to_numeric(group[name]).dropna().to_numpy(float)
-            mean, low, high = mean_interval(sample)
-            row.update({name: mean, f"{name}_ci_low": low, f"{name}_ci_high": high})
-        rows.append(row)
-    return pd.DataFrame(rows)
+def definition(base: Nested, points: Sequence[Point], seeds: int) -> Row:
+    """Return what a folder of a sweep belongs to."""
+    return {
+        "base": base,
+        "points": [dict(point.values) for point in points],
+        "spec_sha256": [point.spec.content_hash() for point in points],
+        "seeds": seeds,
+    }

@@ -9,15 +9,13 @@ from cyclopts import Parameter
 
 from simulator.capacity import (
     AXES,
-    Answer,
     Find,
     Probe,
     Question,
-    capacity_table,
-    curve_table,
     find_capacity,
     measure_curve,
 )
+from simulator.capacity_report import as_dict, capacity_table, capacity_text, curve_table
 from simulator.commands.base import (
     HERE,
     NOTHING,
@@ -32,8 +30,6 @@ from simulator.commands.base import (
 from simulator.errors import UserError
 from simulator.grid import Point, make_points, parse_axis
 from simulator.grid_file import make_plan, split_section
-from simulator.metrics import Metrics
-from simulator.report import interval_table
 from simulator.settings import Nested
 from simulator.slo import ATTAINMENT, Objective, parse_objective, percentiles_of
 from simulator.spec import RunSpec
@@ -161,8 +157,8 @@ def capacity(
         store.write("curve.csv", lambda path: curve.to_csv(path, index=False))
     if figure is not None:
         _draw(curve, table, figure)
-    print(js.dumps(_as_dict(question, table, curve), indent=2) if json
-          else _text(table, answers, question))  # fmt: skip
+    print(js.dumps(as_dict(question, table, curve), indent=2) if json
+          else capacity_text(table, answers, question))  # fmt: skip
     return 1 if any(answer.status == "never met" for answer in answers) else 0
 
 
@@ -229,64 +225,6 @@ def _tell(question: Question) -> Any:
         )
 
     return tell
-
-
-def _text(table: "pd.DataFrame", answers: list[Answer], question: Question) -> str:
-    """Return the table, and what its numbers mean."""
-    rate = question.find == "rate"
-    metrics = [str(name).removesuffix("_ci_low") for name in table if str(name).endswith("_low")]
-    keys = [str(name) for name in table if not str(name).startswith(tuple(metrics))]
-    lines = [
-        ("Highest request rate (per s)" if rate else "Fewest replicas")
-        + " with which "
-        + " and ".join(map(str, question.objectives)),
-        interval_table(table, keys, [name for name in metrics if table[name].notna().any()]),
-        f"capacity: the means over the seeds meet all objectives. meets, misses: nearest value "
-        f"whose intervals lie\nwholly on one side of the limits, with {question.confidence:.0%} "
-        f"confidence for all verdicts of a row together\n({question.verdict_confidence:.3%} "
-        "each). ±: half of the 95 % interval. Latencies are taken to grow with the load.",
-    ]
-    return "\n".join([*lines, *(note for a in answers for note in _notes(a, question))])
-
-
-def _notes(answer: Answer, question: Question) -> list[str]:
-    """Return what changes the reading of an answer."""
-    name = answer.variant.title if answer.variant.values else "this specification"
-    low, high = f"{question.low:g}", f"{question.high:g}"
-    if answer.status == "never met":
-        tried = [probe.value for probe in answer.probes]
-        return [f"Note: {name} meets the SLOs nowhere between {min(tried):g} and {max(tried):g}."]
-    if answer.status == "always met":
-        end = f"up to {high}" if question.find == "rate" else f"with {low}"
-        return [f"Note: {name} meets the SLOs even {end}, the end of the range."]
-    assert answer.best is not None
-    served = [_served(run) for run in answer.best.runs]
-    share = sum(served) / len(served)
-    if share >= 0.9:
-        return []
-    return [
-        f"Note: {name} finishes only {share:.0%} of the requests per second that arrive; "
-        "in longer runs (--num-requests) the capacity will be lower."
-    ]
-
-
-def _served(run: Metrics) -> float:
-    arrived = run["realised_rate"] or 0.0
-    return min(1.0, (run["request_throughput"] or 0.0) / arrived) if arrived else 1.0
-
-
-def _as_dict(question: Question, table: "pd.DataFrame", curve: "pd.DataFrame") -> dict[str, Any]:
-    def rows(frame: "pd.DataFrame") -> Any:
-        return js.loads(frame.to_json(orient="records", double_precision=15))
-
-    return {
-        "find": question.find,
-        "objectives": [str(objective) for objective in question.objectives],
-        "confidence": question.confidence,
-        "verdict_confidence": question.verdict_confidence,
-        "capacity": rows(table),
-        "probes": rows(curve),
-    }
 
 
 def _draw(curve: "pd.DataFrame", table: "pd.DataFrame", path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,8 +21,9 @@ from simulator.commands.base import (
     Words,
     base_of,
 )
-from simulator.compare import METRICS, Difference, each_confidence
+from simulator.compare import METRICS, Difference
 from simulator.compare import compare as compare_runs
+from simulator.compare_text import compare_text
 from simulator.errors import RunError, UserError
 from simulator.grid import Point, make_points
 from simulator.grid_file import make_plan, split_section
@@ -31,11 +32,9 @@ from simulator.result import MANIFEST
 from simulator.settings import Nested, read_text
 from simulator.spec import find_policy, parse_yaml
 from simulator.store import TIMING, Store, load_row
-from simulator.sweep import run_sweep, tables, write_parquet
+from simulator.sweep import run_sweep
+from simulator.sweep_tables import tables, write_parquet
 from simulator.task import Row, Task
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def compare(
     if json:
         print(js.dumps(_as_dict(sides, seeds, confidence, found), indent=2, allow_nan=False))
     else:
-        print(_text(first.name, found, seeds, confidence))
+        print(compare_text(first.name, found, seeds, confidence))
     return 0
 
 
@@ -222,52 +221,6 @@ def _metrics(
     if every:
         return list(first[0])
     return [name for name in METRICS if any(run.get(name) is not None for run in first)]
-
-
-def _text(first: str, found: dict[str, list[Difference]], seeds: int, confidence: float) -> str:
-    from tabulate import tabulate
-
-    parts: list[str] = []
-    for name, differences in found.items():
-        rows = [
-            [d.metric, _number(d.first), _number(d.second), _number(d.mean), _bounds(d),
-             _percent(d), _verdict(d)]
-            for d in differences
-        ]  # fmt: skip
-        heads = ["metric", "A", "B", "B - A", "interval", "%", "B is"]
-        parts += [
-            f"A: {first}",
-            f"B: {name}",
-            str(tabulate(rows, heads, disable_numparse=True)),
-            "",
-        ]
-    number = len(next(iter(found.values())))
-    return "\n".join(parts) + (
-        f"{seeds} seeds, paired: A and B meet the same random numbers. The {number} intervals of "
-        f"a table hold together\nwith {confidence:.0%} confidence "
-        f"({each_confidence(confidence, number):.2%} each)."
-    )
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.4g}"
-
-
-def _bounds(d: Difference) -> str:
-    return "n/a" if d.low is None or d.high is None else f"[{d.low:.4g}, {d.high:.4g}]"
-
-
-def _percent(d: Difference) -> str:
-    share = d.relative(d.mean)
-    if share is None:
-        return "n/a"
-    return f"{share:+.1%}" if share < 10 else f"x {1 + share:.3g}"
-
-
-def _verdict(d: Difference) -> str:
-    if d.verdict != "not resolved":
-        return d.verdict
-    return f"{d.verdict}; about {d.seeds_needed} seeds would" if d.seeds_needed else d.verdict
 
 
 def _as_dict(

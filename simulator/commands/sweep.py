@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from cyclopts import Parameter
@@ -28,7 +28,8 @@ from simulator.grid_file import SECTION, Plan, make_plan, split_section
 from simulator.report import sweep_text
 from simulator.settings import Nested, read_text
 from simulator.store import TIMING, Store
-from simulator.sweep import run_sweep, summarise_points, tables, write_tables
+from simulator.sweep import definition, run_sweep
+from simulator.sweep_tables import summarise_points, tables, write_tables
 from simulator.task import Task
 
 
@@ -103,7 +104,7 @@ def sweep(
     if dry_run:
         print("\n".join(point.title for point in found))
         return 0
-    store = Store(out, _definition(base, found, number), force=force)
+    store = Store(out, definition(base, found, number), force=force)
     tasks = [Task(point, index) for point in found for index in range(number)]
     code = _run(tasks, found, store, executor)
     _write_inputs(store, base, plan, tasks)
@@ -121,15 +122,6 @@ def _confirm(plan: Plan, most: int, yes: bool) -> None:
           end="", file=sys.stderr, flush=True)  # fmt: skip
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("not confirmed; nothing was run")
-
-
-def _definition(base: Nested, points: list[Point], seeds: int) -> dict[str, Any]:
-    return {
-        "base": base,
-        "points": [dict(point.values) for point in points],
-        "spec_sha256": [point.spec.content_hash() for point in points],
-        "seeds": seeds,
-    }
 
 
 def _run(tasks: list[Task], points: list[Point], store: Store, executor: Executor) -> int:

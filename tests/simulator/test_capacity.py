@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
-from simulator.capacity import (
-    Question,
-    capacity_table,
-    curve_table,
-    find_capacity,
-    measure_curve,
-)
+from simulator.capacity import Question, find_capacity, measure_curve
+from simulator.capacity_report import capacity_table, curve_table
 from simulator.errors import RunError, UserError
 from simulator.plots_capacity import goodput_curves
 from simulator.slo import parse_objective
