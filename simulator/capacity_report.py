@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.capacity import AXES, Answer, Question
 from simulator.metrics import Metrics
 from simulator.report import interval_table
+from simulator.spec import RunSpec
 from simulator.sweep_tables import point_columns
 from simulator.task import Row
 
@@ -67,7 +68,8 @@ def capacity_text(table: "pd.DataFrame", answers: list[Answer], question: Questi
     lines = [
         ("Highest request rate (per s)" if rate else "Fewest replicas")
         + " with which "
-        + " and ".join(map(str, question.objectives)),
+        + " and ".join(map(str, question.objectives))
+        + _limits(answers[0].variant.spec),
         interval_table(table, keys, [name for name in metrics if table[name].notna().any()]),
         f"capacity: the means over the seeds meet all objectives. meets, misses: nearest value "
         f"whose intervals lie\nwholly on one side of the limits, with {question.confidence:.0%} "
@@ -75,6 +77,15 @@ def capacity_text(table: "pd.DataFrame", answers: list[Answer], question: Questi
         "each). ±: half of the 95 % interval. Latencies are taken to grow with the load.",
     ]
     return "\n".join([*lines, *(note for a in answers for note in _notes(a, question))])
+
+
+def _limits(spec: RunSpec) -> str:
+    """Return what a request has to meet to count for the attainment."""
+    if spec.measure.goodput is None:
+        return ""
+    limits = spec.measure.goodput.model_dump(exclude_none=True)
+    bounds = ", ".join(f"{key.removesuffix('_ms')} <= {v:g} ms" for key, v in limits.items())
+    return f" [{bounds}]"
 
 
 def _notes(answer: Answer, question: Question) -> list[str]:

@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 
 import simulator.calibrate_steps
 import simulator.cli
+import simulator.commands.capacity
+import simulator.commands.compare
+import simulator.commands.sweep
 import simulator.engine_check
 import simulator.profile_gpu
 import simulator.result
@@ -27,6 +30,9 @@ WARM = (
     pq,
     simulator.calibrate_steps,
     simulator.engine_check,
+    simulator.commands.capacity,
+    simulator.commands.compare,
+    simulator.commands.sweep,
     simulator.profile_gpu,
     simulator.result,
     simulator.run,

@@ -22,7 +22,7 @@ def test_the_capacity_of_several_policies_is_a_table(quick: Command, tmp_path: P
     done = quick(*command)
     assert done.code == 0, done.out + done.err
     head = "Highest request rate (per s) with which slo_attainment >= 0.9 and p90_ttft_ms <= 600"
-    assert done.out.splitlines()[0] == head
+    assert done.out.splitlines()[0] == f"{head} [ttft <= 500 ms]"
     table = pd.read_csv(tmp_path / "c" / "capacity.csv")
     assert list(table["policy"]) == ["none", "orca", "orca"]
     assert list(table["max_bs"].fillna(0)) == [0, 2, 8]

@@ -116,7 +116,7 @@ def test_a_sweep_goes_on_after_its_process_was_killed(quick: Command, tmp_path: 
     process = subprocess.Popen([PROGRAM, *words, "-o", "s"], cwd=tmp_path, env=environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     points = tmp_path / "s" / "points"
-    while not points.exists() or len(list(points.glob("*.json"))) < 5:
+    while not points.exists() or len(list(points.glob("[!.]*.json"))) < 5:
         time.sleep(0.02)
     process.kill()
     process.wait()
