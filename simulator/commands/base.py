@@ -93,6 +93,22 @@ def base_of(data: Nested, settings: Nested | None, short: Short) -> Nested:
     return merge(base, combine(options, more))
 
 
+def check_figure(path: Path | None) -> None:
+    """Check before a long run that a figure can be written.
+
+    Raises
+    ------
+    UserError
+        If the folder is missing or the ending unknown.
+    """
+    if path is None:
+        return
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"--figure {path}: expected a name that ends in .png, .pdf or .svg")
+    if not path.parent.is_dir():
+        raise UserError(f"--figure {path}: there is no folder {path.parent}")
+
+
 class Bar(Watch):
     """Shows a sweep on standard error: an estimate, then a bar with rate and time left.
 

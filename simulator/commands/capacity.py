@@ -25,6 +25,7 @@ from simulator.commands.base import (
     Where,
     Words,
     base_of,
+    check_figure,
     read_file,
 )
 from simulator.errors import UserError
@@ -136,6 +137,7 @@ def capacity(
     )  # fmt: skip
     if find != "rate" and (figure is not None or extra):
         raise UserError("--figure, --rates: do not apply with --find replicas")
+    check_figure(figure)
     executor = where.executor()
     store = None
     if out is not None:
@@ -233,5 +235,5 @@ def _draw(curve: "pd.DataFrame", table: "pd.DataFrame", path: Path) -> None:
     ax = plots_capacity.goodput_curves(curve, limits=table)
     try:
         plots.save(ax, path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be written: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

@@ -20,6 +20,7 @@ from simulator.commands.base import (
     Where,
     Words,
     base_of,
+    check_figure,
 )
 from simulator.compare import METRICS, Difference
 from simulator.compare import compare as compare_runs
@@ -103,6 +104,7 @@ def compare(
     if len(sides) < 2:
         raise UserError(f"{len(sides)} specification to compare; expected two or more")
     _check_seeds(sides)
+    check_figure(figure)
     executor = where.executor()
     tasks = [Task(side.point, number) for side in sides for number in range(seeds)]
     folders = {side.point: side.folder for side in sides}
@@ -255,5 +257,5 @@ def _draw(found: dict[str, list[Difference]], first: str, path: Path) -> None:
 
     try:
         plots.save(plots_compare.forest(found, first), path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be written: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

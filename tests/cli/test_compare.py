@@ -54,6 +54,8 @@ def test_points_of_a_sweep_and_folders_of_runs_are_sources(quick: Command, tmp_p
         (["none", "."], ".: holds no spec.yaml; expected the folder of a run or a sweep"),
         (["none", "seed.yaml"], "seed.yaml: seed 7, but none: seed 0; pairs need the same one"),
         (["none", "orca", "--seeds", "1"], "--seeds 1: expected at least 2, for an interval"),
+        (["none", "orca", "--figure", "a.txt"], "--figure a.txt: expected a name that ends in .pn"),
+        (["none", "orca", "--figure", "x/a.png"], "--figure x/a.png: there is no folder x"),
         (["none", "orca", "--confidence", "95"], "--confidence 95: expected a number between 0"),
     ],
 )

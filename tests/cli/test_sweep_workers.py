@@ -118,6 +118,29 @@ def test_an_interrupted_sweep_says_so_and_goes_on(whole: Path, tmp_path: Path) -
     assert same(whole, tmp_path / "s")
 
 
+def test_workers_that_die_again_and_again_stop_the_sweep(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text("""
+import os
+import signal
+
+from policies import VllmV1
+
+
+class Deadly(VllmV1):
+    def build(self):
+        if self.max_num_seqs == 16:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return VllmV1(max_num_seqs=self.max_num_seqs).build()
+""")
+    words = [PROGRAM, "sweep", "--policy.kind", "deadly:Deadly", "--jobs", "2", "-o", "s",
+             "--num-requests", "30", "--grid", "max_num_seqs=8,16,9,10,17,18"]  # fmt: skip
+    done = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("batchlab: error: workers died 3 times without")
+    assert 1 <= kept(tmp_path / "s") <= 5
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """Start a scheduler and two workers, each a process of its own."""
