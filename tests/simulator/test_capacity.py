@@ -160,11 +160,11 @@ def test_a_wrong_question_is_refused(change: dict[str, float], message: str) -> 
 def test_the_capacity_of_a_simulated_single_server_is_that_of_theory() -> None:
     """One request at a time, 10 ms each: an M/D/1 queue; mean time 15 ms at 50 per s."""
     base = RunSpec(
-        workload={"arrivals": 1, "prompt_tokens": 1, "output_tokens": 1, "num_requests": 5000},
+        workload={"arrivals": 1, "prompt_tokens": 1, "output_tokens": 1, "num_requests": 3000},
         policy="none",
         cost={"kind": "fixed", "step_ms": 10},
     ).to_dict()
-    question = Question("rate", SLO, 30.0, 10.0, 90.0)
+    question = Question("rate", SLO, 45.0, 35.0, 60.0)
     (answer,) = find_capacity(base, [{}], question, lambda tasks: run_sweep(tasks))
     assert answer.resolved("meets") <= 50 <= answer.resolved("misses")
     assert answer.bracket.good == pytest.approx(50, rel=0.03)
