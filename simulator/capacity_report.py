@@ -95,17 +95,19 @@ def _notes(answer: Answer, question: Question) -> list[str]:
     if answer.status == "never met":
         tried = [probe.value for probe in answer.probes]
         return [f"Note: {name} meets the SLOs nowhere between {min(tried):g} and {max(tried):g}."]
+    notes: list[str] = []
     if answer.status == "always met":
         end = f"up to {high}" if question.find == "rate" else f"with {low}"
-        return [f"Note: {name} meets the SLOs even {end}, the end of the range."]
+        notes.append(f"Note: {name} meets the SLOs even {end}, the end of the range.")
     assert answer.best is not None
     served = [_served(run) for run in answer.best.runs]
     share = sum(served) / len(served)
     if share >= 0.9:
-        return []
+        return notes
     return [
+        *notes,
         f"Note: {name} finishes only {share:.0%} of the requests per second that arrive; "
-        "in longer runs (--num-requests) the capacity will be lower."
+        "in longer runs (--num-requests) the capacity will be lower.",
     ]
 
 
