@@ -49,7 +49,7 @@ def test_the_report_of_a_sweep(quick: Command, tmp_path: Path) -> None:
     text = (tmp_path / "s" / "report.html").read_text(encoding="utf-8")
     assert "How long?" in text
     assert "max_wait_ms=200, max_batch_size=8" in text
-    assert "--points points.json --seeds 2" in text
+    assert "batchlab sweep spec.yaml -o results/again" in text
     names = {path.name for path in (tmp_path / "f").glob("*.png")}
     # 40 requests bear no P99
     maps = {"f5-map-p50-ttft-ms.png", "f5-map-p50-e2el-ms.png"}
