@@ -76,8 +76,10 @@ def machine(spec: RunSpec) -> str:
     cost = spec.cost
     if isinstance(cost, TableSpec):
         gpus = f"{cost.tp} x {cost.gpu}" if cost.tp > 1 else cost.gpu
-        return f"{cost.model} on {gpus} (table, engine profile {cost.engine_profile})"
-    fields = cost.model_dump(mode="json", exclude={"kind"})
+        scale = "" if cost.scale == 1 else f", times x {cost.scale:g}"
+        return f"{cost.model} on {gpus} (table, engine profile {cost.engine_profile}{scale})"
+    left_out = {"kind", "scale"} if cost.scale == 1 else {"kind"}
+    fields = cost.model_dump(mode="json", exclude=left_out)
     return f"{cost.kind} cost ({', '.join(f'{key}={value}' for key, value in fields.items())})"
 
 

@@ -157,7 +157,7 @@ def _replica(
     num_blocks, max_model_len = limits
     output_tokens = array("q", trace.output_tokens.astype(np.int64).tobytes())
     recorder = TableRecorder(output_tokens, index, files.sinks if files else None)
-    cost = spec.cost.build(streams("cost", index))
+    cost = spec.cost.build_scaled(streams("cost", index))
     engine_type = engine_type_of(spec, stepper)
     caching = spec.engine.enable_prefix_caching
     ledger_type = engine_type.cached_ledger_type if caching else engine_type.ledger_type

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from simulator.cost.models import MODELS, ModelArchitecture
     from simulator.cost.noise import NoisyCost
     from simulator.cost.profile import OperatorProfile, load_profile, read_profile
+    from simulator.cost.scaled import ScaledCost
     from simulator.cost.spec import (
         COSTS,
         CostSpec,
@@ -78,6 +79,7 @@ __all__ = [
     "NoisyCost",
     "OperatorProfile",
     "RunCostModel",
+    "ScaledCost",
     "StepBreakdown",
     "StepColumns",
     "StepLinearCost",
@@ -108,6 +110,7 @@ _HOMES = {
     "profile": "OperatorProfile load_profile read_profile",
     "model_file": "read_model_file",
     "noise": "NoisyCost",
+    "scaled": "ScaledCost",
     "spec": "COSTS CostSpec EmpiricalSpec ExponentialSpec FixedSpec LinearBatchSpec LinearSpec",
     "spec_base": "BaseCostSpec",
     "step_linear": "StepLinearCost",
