@@ -49,6 +49,7 @@ LOADED_ON_DEMAND = {
     "report": "Make an HTML page of the results of a run, a comparison or a sweep.",
     "capacity": "Find the highest request rate, or the fewest replicas, that meets the SLOs.",
     "compare": "Say which metric moved between specifications, on the same seeds.",
+    "advise": "Say whether batching is worth it for a workload, and with which settings.",
     "check-vllm": "Replay recordings of the real vLLM: decisions, token times, latencies.",
     "calibrate": "Turn timings into a cost profile, and say how well it predicts.",
     "profile-gpu": "Time the operators of a model on the GPU at hand, for calibrate.",
