@@ -88,8 +88,11 @@ def _concurrency(study: Study) -> Finding:
         answer,
         f"sustained: load >= {SUSTAINED:g}; else bursty: >= {BURSTY:.0%} not alone; else sparse",
         (
-            say(f"A second brings {much} work than one request at a time can do in it", load),
-            say("So many requests arrive while another one is in service or waits", others),
+            say(
+                f"Seconds of work that arrive per second, {much} than one request at a time can do",
+                load,
+            ),
+            say("Requests that find another one in service or waiting", others),
             say(f"Arrivals come {clumped} (1: Poisson)", spread, fact(study, "gap_cv", "gap CV")),
         ),
     )
@@ -102,7 +105,7 @@ def _lengths(study: Study) -> Finding:
     for setting, runs in study.nominal.measured.items():
         if dict(setting)["kind"] in ("static", "window-pull"):
             padding = metric(runs, "padding_fraction", "padding")
-            text = f"Under {title(setting)} this share of the computed rows is of no use"
+            text = f"Under {title(setting)}, rows computed for requests that are done"
             statements.append(say(text, padding))
     return Finding(
         "How varied are input and output lengths?",
@@ -127,7 +130,7 @@ def _idle(study: Study) -> Finding:
         answer,
         f"idle: busy less than {IDLE:.0%} of the time without batching",
         (
-            say("Without batching it works so much of the time, and so much of its peaks is used",
+            say("Without batching: fraction of the time it works, and of its peaks that is used",
                 *figures(own)),
             say(f"With {title(study.advised)}", *figures(batched)),
         ),
@@ -203,7 +206,8 @@ def _moves(study: Study) -> Finding:
             tried = along(study, winner, name)
             if isinstance(value, int) and len(tried) > 1:
                 low, high = tried[0], tried[-1]
-                text = f"{winner[0][1]}: {name} from {dict(low)[name]} to {dict(high)[name]}"
+                rest = title(tuple(pair for pair in low if pair[0] != name))
+                text = f"{rest}: {name} from {dict(low)[name]} to {dict(high)[name]}"
                 figures = [
                     Figure(f"{label} at {dict(s)[name]}", mean_of(study.searched[s], key), unit=u)
                     for key, label, u in MOVED
@@ -216,29 +220,34 @@ def _moves(study: Study) -> Finding:
     return Finding(
         "How do batch size, wait time and resources move?",
         answer,
-        "each limit from its smallest to its largest tried value, the others as in the best "
-        f"setting of the policy; {study.enquiry.search_seeds} seeds of the search",
+        "each limit from its smallest to its largest tried value, the others fixed; means over "
+        f"{study.enquiry.search_seeds} seeds of the search",
         tuple(statements),
     )
 
 
 def along(study: Study, setting: Setting, name: str) -> list[Setting]:
-    """Return the searched settings that differ from one in a single limit, by its value."""
+    """Return the searched settings that differ in a single limit, by its value.
 
-    def rest(other: Setting) -> list[tuple[str, object]]:
-        return [pair for pair in other if pair[0] != name]
-
+    The others are those of a setting, or of the policy's most tried combination where nothing
+    was tried beside that setting.
+    """
     if not isinstance(dict(setting)[name], int):
         return []
-    same = [s for s in study.searched if name in dict(s) and rest(s) == rest(setting)]
-    return sorted(same, key=lambda s: float(str(dict(s)[name])))
+    lines: dict[Setting, list[Setting]] = {}
+    for other in study.searched:
+        if other[0] == setting[0]:
+            lines.setdefault(tuple(p for p in other if p[0] != name), []).append(other)
+    own = lines[tuple(pair for pair in setting if pair[0] != name)]
+    longest = own if len(own) > 1 else max(lines.values(), key=len)
+    return sorted(longest, key=lambda s: float(str(dict(s)[name])))
 
 
 def texts(findings: Iterable[Finding]) -> list[str]:
     """Return the findings as lines of text."""
     lines = []
     for number, finding in enumerate(findings, 1):
-        lines += ["", f"{number}. {finding.question}  {finding.answer.upper()}"]
+        lines += ["", f"{number}. {finding.question} -> {finding.answer}"]
         lines += [fill(finding.rule, 100, initial_indent="   ", subsequent_indent="   ")]
         lines += [line(statement) for statement in finding.statements]
     return lines

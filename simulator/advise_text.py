@@ -15,7 +15,7 @@ from simulator.advise_findings import (
     say,
     texts,
 )
-from simulator.advise_search import NONE, TIE, Setting, mean_of, point_of, title
+from simulator.advise_search import NONE, TIE, mean_of, point_of, title
 from simulator.compare import compare
 from simulator.report import machine, reproduce
 
@@ -77,7 +77,7 @@ def recommendation(study: Study) -> Finding:
         say(names.get(advised, f"Policy: {dict(advised)['kind']}"), nominal.attained(advised))
     ]
     statements += [_limit(study, name, value) for name, value in advised if isinstance(value, int)]
-    statements += _wait(study, advised)
+    statements += _wait(study)
     others = [s for s in nominal.measured if s not in (advised, NONE)]
     statements += [say(f"Instead {title(s)}", nominal.attained(s)) for s in others]
     return Finding(
@@ -106,13 +106,13 @@ def _limit(study: Study, name: str, value: int) -> Statement:
     return Statement(f"{label}: {name} {value}", tuple(shown))
 
 
-def _wait(study: Study, advised: Setting) -> list[Statement]:
+def _wait(study: Study) -> list[Statement]:
     """Return what waiting for company would do, where the advice is not to wait."""
-    if any(name in WAITS for name, _ in advised):
+    if any(name in WAITS for name, _ in study.chosen):
         return []
-    own = study.nominal.measured[NONE]
+    own = study.nominal.measured[study.chosen]
     return [
-        say(f"Wait time: none; {title(setting)} would change the median TTFT and the batch",
+        say(f"Wait time: none; {title(setting)} instead would change",
             change(own, runs, "p50_ttft_ms", "TTFT p50, change", "ms"),
             metric(runs, "mean_batch_size", "batch, mean"))
         for setting, runs in study.nominal.measured.items()
@@ -138,8 +138,9 @@ def gains(study: Study) -> Finding:
         statements.append(Statement(f"{word}: {name}", figures))
     return Finding(
         f"What does {title(study.advised)} gain and cost against no batching?",
-        f"{counts['gain']} gains, {counts['cost']} costs",
-        "paired by seed; the intervals hold together with 95 % confidence",
+        f"better in {counts['gain']}, worse in {counts['cost']} of {len(known)} metrics",
+        "paired by seed; the intervals hold together with 95 % confidence; with a load without "
+        "batching of 1 or more, latencies without it grow with the length of the run",
         tuple(statements),
     )
 

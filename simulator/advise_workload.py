@@ -14,7 +14,7 @@ NUM_REQUESTS = 600
 """Requests of a run, unless more or fewer are asked for."""
 
 NUM_WINDOWS = 20
-"""A trace without chance in it is drawn anew from so many windows for every seed."""
+"""A trace without chance in it is put together for every seed from about so many windows."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def prepare(base: Nested, target: float, *, is_sized: bool) -> Prepared:
         other = _made(spec, 1)
         if trace.content_hash() == other.content_hash() and trace.span_s > 0:
             width = float(f"{trace.span_s / NUM_WINDOWS:.3g}")
-            base = merge(base, {"workload": {"resample_s": width}})
+            drawn = {"resample_s": width, "loop": True, "num_requests": len(trace)}
+            base = merge(base, {"workload": drawn})
             _made(RunSpec.from_dict(base))
             note = f"; every seed draws its windows of {width:g} s with replacement"
     rate = f"{trace.rate:.3g} requests/s"
