@@ -65,12 +65,15 @@ class Enquiry:
     def __post_init__(self) -> None:
         if not 0 < self.target < 1:
             raise UserError(f"--attainment {self.target:g}: expected a fraction between 0 and 1")
-        for name, value, least in (
+        for name, number, least in (
             ("seeds", self.seeds, 2),
             ("search-seeds", self.search_seeds, 1),
         ):
-            if value < least:
-                raise UserError(f"--{name} {value}: expected at least {least}")
+            if number < least:
+                raise UserError(f"--{name} {number}: expected at least {least}")
+        for name, change in (("load", self.load_change), ("cost", self.cost_change)):
+            if not 0 < change < 1:
+                raise UserError(f"--{name}-change {change:g}: expected a fraction between 0 and 1")
 
     @property
     def spec(self) -> RunSpec:
@@ -226,8 +229,7 @@ def study(enquiry: Enquiry, run: Runner) -> Study:
     """
     base, seeds = enquiry.base, enquiry.seeds
     goodput = enquiry.spec.measure.goodput
-    if goodput is None:
-        raise UserError("no objective: give --goodput ttft:500 tpot:50")
+    assert goodput is not None
     _with_rate(base, 1.0)
     desk = _Desk(base, run)
     own, facts = without_batching(base, seeds, 100 * enquiry.target)

@@ -50,9 +50,12 @@ def prepare(base: Nested, target: float, *, is_sized: bool) -> Prepared:
     Raises
     ------
     UserError
-        If the specification is wrong or the workload cannot be made.
+        If the specification is wrong, has no objective, or the workload cannot be made.
     """
     spec = RunSpec.from_dict(base)
+    goodput = spec.measure.goodput
+    if goodput is None or not goodput.model_dump(exclude_none=True):
+        raise UserError("no objective: give --goodput ttft:500 tpot:50")
     percentiles = sorted({*spec.measure.percentiles, float(f"{100 * target:g}")})
     base = merge(base, {"measure": {"percentiles": percentiles}})
     trace = _made(spec)

@@ -2,6 +2,7 @@
 
 import json as js
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ from simulator.commands.base import (
     base_of,
     read_file,
 )
-from simulator.errors import UserError
 from simulator.result import MANIFEST, check_target, dump_json, new_folder, versions
 from simulator.sweep import run_sweep
 from simulator.task import Row, Task
@@ -79,18 +79,16 @@ def advise(
     json
         Print one JSON object instead of the text.
     """
+    executor = where.executor()
     data, _ = read_file(spec)
     base = base_of(data, settings, short)
-    if not base.get("measure", {}).get("goodput"):
-        raise UserError("no objective: give --goodput ttft:500 tpot:50")
     enquiry = Enquiry(base, attainment, seeds, search_seeds, load_change, cost_change)
     given = (data.get("workload"), (settings or {}).get("workload"))
     is_sized = short.num_requests is not None or any(map(_names_size, given))
     prepared = prepare(base, attainment, is_sized=is_sized)
-    enquiry = Enquiry(prepared.base, attainment, seeds, search_seeds, load_change, cost_change)
+    enquiry = replace(enquiry, base=prepared.base)
     if out is not None:
         check_target(out, force)
-    executor = where.executor()
 
     def run(stage: str, tasks: list[Task]) -> list[Row]:
         bar = Bar(f"advise, {stage}", executor)
