@@ -141,7 +141,7 @@ def _goal(study: Study) -> Finding:
     own, batched = study.nominal.measured[NONE], study.nominal.measured[study.advised]
     load = fact(study, "load", "load without batching")
     behind = mean(load) >= 1
-    text = "falls behind" if behind else "keeps up"
+    text = "falls behind" if behind else "keeps up in the long run, not always in a burst"
     rate, done = "realised_rate", "request_throughput"
     percent = f"{100 * study.enquiry.target:g}"
     return Finding(
@@ -149,7 +149,7 @@ def _goal(study: Study) -> Finding:
         "throughput" if behind else "response time",
         "throughput: load without batching >= 1, its queue grows with the length of the run",
         (
-            say(f"Without batching the server {text}", metric(own, rate, "arriving", "req/s"),
+            say(f"Without batching the server {text}", load, metric(own, rate, "arriving", "req/s"),
                 metric(own, done, "served", "req/s")),
             say(f"With {title(study.advised)}", metric(batched, done, "served", "req/s"),
                 change(own, batched, "output_throughput", "output tokens/s, change")),

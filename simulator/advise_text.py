@@ -183,6 +183,17 @@ def objectives_text(study: Study) -> str:
     return f"{shown} for {study.enquiry.target:.0%} of the requests"
 
 
+def headline(study: Study) -> str:
+    """Return verdict and recommendation in one line, with what they attain."""
+    nominal = study.nominal
+    missed = "" if nominal.is_met or nominal.met_without else "; the target is missed all the same"
+    return (
+        f"VERDICT: batching is {nominal.verdict}; recommended: {title(study.chosen)} "
+        f"[{replace(nominal.attained(NONE), name='attainment without batching')}; "
+        f"{replace(nominal.attained(study.advised), name='with the best setting')}]{missed}"
+    )
+
+
 def advice_text(study: Study, about: str) -> str:
     """Return the whole advice.
 
@@ -196,7 +207,7 @@ def advice_text(study: Study, about: str) -> str:
     lines = [
         f"Advice for {about} on {machine(enquiry.spec)}",
         f"Objectives: {objectives_text(study)}",
-        f"VERDICT: batching is {study.nominal.verdict}; recommended: {title(study.chosen)}",
+        headline(study),
         *texts([*checklist(study), *conclusion(study)]),
         "",
         f"{study.num_runs} runs: {len(study.searched)} settings searched on "

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.process import Command
 
-BASE = ("advise", "--cost.kind", "fixed", "--cost.step-ms", "1", "--num-requests", "40",
+BASE = ("advise", "--cost.kind", "fixed", "--cost.step-ms", "1", "--num-requests", "20",
         "--seeds", "2", "--search-seeds", "1", "--request-rate", "2")  # fmt: skip
 
 
