@@ -5,13 +5,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from threading import Thread
 from typing import Any
 
 from simulator.errors import RunError, UserError
-from simulator.spec import RunSpec
 from simulator.task import Done, Task, perform
 
 MAX_DEATHS = 3
@@ -57,9 +55,14 @@ class Local:
 
         deaths = 0
         while waiting:
-            pool = Parallel(n_jobs=self.jobs, return_as="generator_unordered", batch_size=1)
-            me = os.getpid()
-            calls = [delayed(_work)(me, i, t.spec, t.replication) for i, t in waiting.items()]
+            pool = Parallel(
+                n_jobs=self.jobs,
+                return_as="generator_unordered",
+                batch_size=1,
+                initializer=_end_with,
+                initargs=(os.getpid(),),
+            )
+            calls = [delayed(perform)(i, t.spec, t.replication) for i, t in waiting.items()]
             try:
                 for done in pool(calls):
                     deaths = 0
@@ -74,23 +77,15 @@ class Local:
                     ) from None
 
 
-def _work(parent: int, index: int, spec: RunSpec, replication: int) -> Done:
-    """Do a run in a process of the pool."""
-    _end_with(parent)
-    return perform(index, spec, replication)
-
-
-@cache
 def _end_with(parent: int) -> None:
-    """Let this process end when its parent does, even if that is killed."""
+    """Let this process end when its parent does, even if that is killed while this one starts."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)
 
-    if os.getppid() == parent:
-        Thread(target=watch, daemon=True).start()
+    Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)

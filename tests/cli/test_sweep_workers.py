@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.process import PROGRAM, Command, environment
@@ -20,9 +22,14 @@ WORDS = (
 )  # fmt: skip
 
 
-def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
+SHORT = (
+    "sweep", "--num-requests", "150", "--grid", "max_num_seqs=8,16,32,64", "--seeds", "20",
+)  # fmt: skip
+
+
+def start(folder: Path, *words: str, sweep: Sequence[str] = WORDS) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [PROGRAM, *WORDS, *words], cwd=folder, env=environment(), text=True,
+        [PROGRAM, *sweep, *words], cwd=folder, env=environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -106,6 +113,41 @@ def test_a_killed_parent_leaves_whole_points_and_no_workers(whole: Path, tmp_pat
     assert same(whole, tmp_path / "s")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
+def test_fifty_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    """Kill -9 the parent, or a worker, at random moments; finished runs stay as they are."""
+    with start(tmp_path, "-o", "whole", sweep=SHORT) as process:
+        assert process.wait() == 0
+    rng, folder = np.random.default_rng(0), tmp_path / "s"
+    finished: dict[str, bytes] = {}
+    kills = 0
+    while kills < 50:
+        with start(tmp_path, "--jobs", "2", "-o", "s", sweep=SHORT) as process:
+            time.sleep(rng.uniform(0.2, 2.5))
+            workers = children(process.pid)
+            victim = rng.choice(workers) if workers and rng.random() < 0.5 else process.pid
+            if process.poll() is None:
+                os.kill(int(victim), signal.SIGKILL)
+                kills += 1
+            if victim == process.pid:
+                process.wait()
+            else:
+                time.sleep(rng.uniform(0, 0.5))
+                process.kill()
+            for worker in workers:
+                wait_for(lambda worker=worker: not is_running(worker))
+        runs = {path.name: path.read_bytes() for path in (folder / "points").glob("[!.]*.json")}
+        assert runs.items() >= finished.items(), "a finished run was lost or written again"
+        finished = runs
+        if len(finished) == 80:  # begin again: the rest of the kills meet other moments
+            shutil.rmtree(folder)
+            finished = {}
+    with start(tmp_path, "--jobs", "2", "-o", "s", sweep=SHORT) as process:
+        assert process.wait() == 0
+    assert len(list((folder / "points").glob("[!.]*.json"))) == 80
+    assert same(tmp_path / "whole", folder)
+
+
 def test_an_interrupted_sweep_says_so_and_goes_on(whole: Path, tmp_path: Path) -> None:
     with start(tmp_path, "--jobs", "2", "-o", "s") as process:
         wait_for(lambda: kept(tmp_path / "s") >= 6)
@@ -121,6 +163,7 @@ def test_an_interrupted_sweep_says_so_and_goes_on(whole: Path, tmp_path: Path) -
 def test_workers_that_die_again_and_again_stop_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("""
 import os
+import shutil
 import signal
 
 from policies import VllmV1
