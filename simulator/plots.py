@@ -5,6 +5,7 @@ Lines differ in dash pattern and marker as well as colour, so that they can be t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from simulator.cost import TableSpec
 from simulator.errors import UserError
@@ -75,12 +76,28 @@ def style() -> Iterator[None]:
         yield
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows as it is, whether or not pyplot is in use."""
+
+    def _repr_png_(self) -> bytes:
+        file = BytesIO()
+        with style():
+            self.savefig(file, format="png")
+        return file.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches; no window is opened."""
+    with style():
+        figure = ShownFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def new_axes(width: float = 6.0, height: float = 3.6) -> Axes:
     """Return empty axes on a figure of their own, in inches; no window is opened."""
     with style():
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        return figure.add_subplot()
+        return new_figure(width, height).add_subplot()
 
 
 def marker(number: int) -> str:
@@ -177,8 +194,7 @@ def overview(
     if results and all(isinstance(result.spec.cost, TableSpec) for result in results):
         names += GPU_TIMELINES
     with style():
-        figure = Figure(figsize=(7.0, 2.0 * len(names)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(7.0, 2.0 * len(names))
         axes = figure.subplots(len(names), sharex=True)
     for ax, what in zip(axes, names, strict=True):
         timeline(results, what, ax, labels, bins)
@@ -244,10 +260,13 @@ def choose(table: Mapping[str, tuple[str, str]], name: str) -> tuple[str, str]:
 
 
 def tidy(axis: Axis) -> None:
-    """Label just the powers of ten of a logarithmic axis that holds more than one."""
+    """Label a logarithmic axis: powers of ten, or 1, 2, 5 within one decade."""
     low, high = axis.get_view_interval()
-    if low > 0 and high / low > 10:
+    if low > 0:
         axis.set_minor_formatter(NullFormatter())
+    if low > 0 and high / low <= 10:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
 
 
 def add_legend(ax: Axes) -> None:

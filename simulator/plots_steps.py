@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from simulator.cost import TableSpec
 from simulator.metrics import measured_window
-from simulator.plots import GPU_TIMELINES, add_legend, line_style, named, new_axes, style, timeline
+from simulator.plots import (
+    GPU_TIMELINES,
+    add_legend,
+    line_style,
+    named,
+    new_axes,
+    new_figure,
+    style,
+    timeline,
+)
 from simulator.series import binned, integrate, per_time
 from simulator.stats import Floats, overlap
 
@@ -197,6 +205,5 @@ def capacity_figure(result: "Result", preempted: Sequence[float] = ()) -> Figure
 
 def _panels(number: int) -> tuple[Figure, Any]:
     with style():
-        figure = Figure(figsize=(7.0, 0.6 + 2.0 * number), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(7.0, 0.6 + 2.0 * number)
         return figure, figure.subplots(number, sharex=True)

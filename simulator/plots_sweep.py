@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from simulator.errors import UserError
 from simulator.paired import VARIANT, parameters, plain, with_variant
-from simulator.plots import add_legend, line_style, new_axes, positive, style, tidy
+from simulator.plots import add_legend, line_style, new_axes, new_figure, positive, style, tidy
 from simulator.plots import marker as mark
 from simulator.stats import mean_interval
 
@@ -231,8 +230,7 @@ def overview(frame: "pd.DataFrame", title: str = "") -> Figure:
         Heading of the page.
     """
     with style():
-        figure = Figure(figsize=(10.0, 7.0), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(10.0, 7.0)
         axes = figure.subplots(2, 2)
     has_goal = "request_goodput" in frame and frame["request_goodput"].notna().any()
     against_rate(frame, "p99_ttft_ms", axes[0, 0])

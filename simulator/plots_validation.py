@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulator.plots import line_style, new_axes, style
+from simulator.plots import line_style, new_axes, style, tidy
 from simulator.validation.levels import Outcome
 
 if TYPE_CHECKING:
@@ -91,4 +91,6 @@ def _draw(ax: "Axes", outcomes: Sequence[Outcome], name: str) -> None:
         ax.plot(line, line, "-", color="0.4", linewidth=0.8)
         ax.fill_between(line, line * (1 - BAND), line * (1 + BAND), color="0.85", zorder=0)
         ax.set(xscale="log", yscale="log", xlim=line, ylim=line)
+        tidy(ax.xaxis)
+        tidy(ax.yaxis)
     ax.set(xlabel=f"measured {LABELS[name]}", ylabel=f"predicted {LABELS[name]}")

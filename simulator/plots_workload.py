@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy import stats
 
-from simulator.plots import line_style, new_axes, style
+from simulator.plots import line_style, new_axes, new_figure, style
 from simulator.stats import Floats
 
 Character = Mapping[str, Any]
@@ -175,8 +174,7 @@ def overview(character: Character, title: str) -> Figure:
         or "largest_fraction" in character.get(key, {})
     ]
     with style():
-        figure = Figure(figsize=(9.0, 6.5 + 3.0 * bool(extra)), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(9.0, 6.5 + 3.0 * bool(extra))
         axes = figure.subplots(3 if extra else 2, 2)
     rate_over_time(character, axes[0, 0])
     dispersion_by_scale(character, axes[0, 1])

@@ -1,7 +1,8 @@
-"""The notebooks: stored clean, parameters first, and they run."""
+"""The notebooks: stored clean, a question first, an answer last, and they run."""
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +15,18 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 LESS = {"NUM_REQUESTS": 40, "REPLICATIONS": 2}
-"""Parameters that are lowered here, so that a notebook takes no time."""
+"""Parameters that are lowered here, so that the first notebook takes no time."""
 
 PUBLIC = {"matplotlib", "numpy", "pandas", "policies", "scipy", "simulator", "workloads"}
+PUBLIC |= {"pathlib", "pydantic"}
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 
 
-def cells(path: Path, kind: str = "code") -> list[dict[str, Any]]:
-    """Return the cells of a kind."""
+def cells(path: Path, kind: str = "") -> list[dict[str, Any]]:
+    """Return the cells, or those of a kind."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == kind]
+    return [cell for cell in notebook["cells"] if kind in ("", cell["cell_type"])]
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -30,31 +34,65 @@ def source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def test_there_is_a_first_notebook() -> None:
-    assert NOTEBOOKS[0].name == "01-first-run.ipynb"
+def run_cells(path: Path) -> None:
+    """Run the cells as a program, without Jupyter; `LESS` stands above their parameters."""
+    names: dict[str, Any] = {}
+    for cell in cells(path, "code"):
+        exec(compile(source(cell), f"{path.name}, cell {cell['id']}", "exec"), names)
+        names |= {name: value for name, value in LESS.items() if name in names}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_it_is_stored_without_outputs(path: Path) -> None:
-    for cell in cells(path):
+def test_they_are_numbered() -> None:
+    numbers = [int(path.name.partition("-")[0]) for path in NOTEBOOKS]
+    assert numbers[0] == 1
+    assert len(set(numbers)) == len(numbers)
+
+
+@each_notebook
+def test_it_is_stored_as_version_4_without_outputs(path: Path) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    assert {cell["cell_type"] for cell in notebook["cells"]} == {"code", "markdown"}
+    for cell in cells(path, "code"):
         assert cell["outputs"] == []
         assert cell["execution_count"] is None
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_the_first_cell_asks_the_question_and_holds_the_parameters(path: Path) -> None:
-    first = source(json.loads(path.read_text(encoding="utf-8"))["cells"][0])
-    question = first.splitlines()[0]
+@each_notebook
+def test_its_first_line_is_a_question(path: Path) -> None:
+    question = source(cells(path)[0]).splitlines()[0]
     assert question.startswith("# ")
     assert question.endswith("?")
-    for statement in ast.parse(first).body:
+
+
+@each_notebook
+def test_its_parameters_come_first_and_hold_the_seed(path: Path) -> None:
+    parameters, *rest = [source(cell) for cell in cells(path, "code")]
+    names = []
+    for statement in ast.parse(parameters).body:
         assert isinstance(statement, ast.Assign)
         ast.literal_eval(statement.value)
+        names += [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    assert "SEED" in names
+    used = {node.id for node in ast.walk(ast.parse("\n".join(rest))) if isinstance(node, ast.Name)}
+    assert set(names) <= used
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@each_notebook
+def test_its_last_cell_prints_the_answer(path: Path) -> None:
+    last = cells(path)[-1]
+    assert last["cell_type"] == "code"
+    texts = [
+        node.value for node in ast.walk(ast.parse(source(last))) if isinstance(node, ast.Constant)
+    ]
+    assert any(str(text).startswith("Answer: ") or text == "Answer:" for text in texts)
+
+
+@each_notebook
 def test_it_uses_public_names_only(path: Path) -> None:
-    for cell in cells(path):
+    for cell in cells(path, "code"):
         for node in ast.walk(ast.parse(source(cell))):
             if isinstance(node, ast.Attribute):
                 assert not node.attr.startswith("_")
@@ -63,23 +101,29 @@ def test_it_uses_public_names_only(path: Path) -> None:
             assert {module.partition(".")[0] for module in modules} <= PUBLIC
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_its_cells_run_with_less_of_everything(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_first_one_runs_with_less_of_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The cells as a program, without Jupyter; a last expression is evaluated as Jupyter does."""
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
-    names: dict[str, Any] = {}
-    for cell in cells(path):
-        exec(compile(source(cell), f"{path.name}, cell {cell['id']}", "exec"), names)
-        names |= {name: value for name, value in LESS.items() if name in names}
-    assert capsys.readouterr().out
+    run_cells(NOTEBOOKS[0])
+    assert "Answer: " in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_jupyter_runs_them() -> None:
+@each_notebook
+def test_jupyter_runs_it_and_it_answers(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("nbmake", reason="nbmake is in the extra `notebooks`")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--nbmake", *NOTEBOOKS]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    shutil.copy(path, tmp_path)
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--nbmake", "--overwrite"]
+    command = [sys.executable, "-m", "pytest", *options, path.name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout
+    last = cells(tmp_path / path.name)[-1]
+    printed = "".join(line for output in last["outputs"] for line in output.get("text", []))
+    assert printed.startswith("Answer:")
+    assert any(
+        "image/png" in o.get("data", {})
+        for c in cells(tmp_path / path.name, "code")
+        for o in c["outputs"]
+    )

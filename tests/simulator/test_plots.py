@@ -196,3 +196,8 @@ def test_drawing_leaves_the_settings_of_others_alone(results: list[Result]) -> N
     before = dict(mpl.rcParams)
     plots.overview(results[:1], ["a"], "one")
     assert dict(mpl.rcParams) == before
+
+
+def test_a_notebook_shows_a_figure_without_pyplot() -> None:
+    figure = plots.new_axes().figure
+    assert getattr(figure, "_repr_png_")().startswith(b"\x89PNG")  # noqa: B009
