@@ -172,13 +172,13 @@ def assert_same(spec: RunSpec) -> None:
     assert fast.metrics == reference.metrics
 
 
-@settings(deadline=None, derandomize=True, max_examples=250)
+@settings(deadline=None, derandomize=True, max_examples=150)
 @given(spec=runs())
 def test_both_steppers_leave_the_same_bytes(spec: RunSpec) -> None:
     assert_same(spec)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=80)
 @given(
     scenario=scenarios(),
     kind=st.sampled_from(sorted(PARAMETERS)),
@@ -234,7 +234,7 @@ def conversations(draw: st.DrawFn) -> RunSpec:
         "new_tokens": {"kind": "uniform", "low": 1, "high": 30},
         "output_tokens": {"kind": "uniform", "low": 1, "high": 25},
         "think_s": draw(st.sampled_from([0, 0.7])),
-        "num_conversations": draw(st.integers(2, 12)),
+        "num_conversations": draw(st.integers(2, 9)),
         "system": draw(st.sampled_from([None, {"count": 2, "tokens": 40}])),
     }
     block_size = draw(st.sampled_from([1, 4, 16]))
@@ -250,7 +250,7 @@ def conversations(draw: st.DrawFn) -> RunSpec:
     return spec
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=50)
 @given(spec=conversations())
 def test_both_steppers_find_the_same_prefixes(spec: RunSpec) -> None:
     assert_same(spec)
@@ -264,7 +264,7 @@ def test_every_policy_is_covered() -> None:
 def test_steppers_agree_on_a_preset(policy: str) -> None:
     spec = RunSpec.from_dict(
         {
-            "workload": {"name": "azure-conv-2023", "num_requests": 150, "request_rate": 3},
+            "workload": {"name": "azure-conv-2023", "num_requests": 80, "request_rate": 3},
             "policy": policy,
         }
     )
