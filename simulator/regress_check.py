@@ -42,12 +42,10 @@ class Cell:
 
     @property
     def harm(self) -> float:
-        """Relative change to the worse, for sorting."""
+        """Change to the worse, for sorting."""
         if self.judgement is None or self.rule is None:
             return np.inf
-        change = self.judgement.relative(self.judgement.difference)
-        if change is None:
-            return np.inf
+        change = self.judgement.change
         return {"lower": change, "higher": -change}.get(str(self.rule.direction), abs(change))
 
 
@@ -218,9 +216,10 @@ def _cell_dict(cell: Cell) -> dict[str, Any]:
         row |= {
             "baseline": found.baseline,
             "now": found.now,
-            "difference": found.difference,
+            "change": found.change,
             "ci_low": found.low,
             "ci_high": found.high,
             "allowed": found.allowed,
+            "is_relative": found.is_relative,
         }
     return row | ({"note": cell.note} if cell.note else {})

@@ -49,21 +49,19 @@ def _row(cell: Cell) -> list[str]:
     if found is None:
         return [*head, "", "", cell.note, "", str(cell.num_seeds)]
     values = [f"{found.baseline:.5g}", f"{found.now:.5g}"]
-    allowed = _percent(found, found.allowed).replace("+", "±")
+    allowed = _show(found, found.allowed).replace("+", "±")
     return [*head, *values, _change(found), allowed, str(cell.num_seeds)]
 
 
 def _change(found: Judgement) -> str:
     if found.verdict is Verdict.IDENTICAL:
         return "0"
-    low, high = (_percent(found, bound) for bound in (found.low, found.high))
-    return f"{_percent(found, found.difference)} [{low}, {high}]"
+    change, low, high = (_show(found, value) for value in (found.change, found.low, found.high))
+    return f"{change} [{low}, {high}]"
 
 
-def _percent(found: Judgement, value: float) -> str:
-    """Return a difference in per cent of the baseline, or as it is where that is 0."""
-    share = found.relative(value)
-    return f"{value:+.3g}" if share is None else f"{100 * share:+.2f} %"
+def _show(found: Judgement, value: float) -> str:
+    return f"{100 * value:+.2f} %" if found.is_relative else f"{value:+.3g}"
 
 
 def junit(outcome: Check, *, strict: bool) -> str:

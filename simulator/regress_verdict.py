@@ -20,41 +20,43 @@ class Verdict(StrEnum):
 
 
 class Judgement(NamedTuple):
-    """A verdict and what it rests on; all in the unit of the metric.
+    """A verdict and what it rests on.
 
     Attributes
     ----------
     verdict : Verdict
     baseline, now : float
-        Means over the seeds.
+        Means over the seeds, in the unit of the metric.
+    change : float
+        Mean of the relative differences; of the differences where the baseline is 0 in all seeds.
     low, high : float
-        Interval of the mean difference, now minus baseline.
+        Interval of the change.
     allowed : float
-        Largest difference that does not matter.
+        Largest change that does not matter.
+    is_relative : bool
+        Whether change, interval and tolerance are fractions of the baseline.
     """
 
     verdict: Verdict
     baseline: float
     now: float
+    change: float
     low: float
     high: float
     allowed: float
+    is_relative: bool
 
-    @property
-    def difference(self) -> float:
-        """Mean difference, now minus baseline."""
-        return self.now - self.baseline
 
-    def relative(self, value: float) -> float | None:
-        """Return a difference as a fraction of the baseline; None where that is 0."""
-        return value / abs(self.baseline) if self.baseline else None
+FLOOR = 0.1
+"""Share of the mean that the denominator of a relative difference has at least."""
 
 
 def judge(baseline: Floats, now: Floats, rule: Rule, confidence: float) -> Judgement:
     """Compare the values of the same seeds, pair by pair.
 
-    The t interval of the mean difference decides: inside the tolerance on both sides it is
-    `unchanged`; wholly beyond it, `regressed` or `improved`; anything else is `inconclusive`.
+    The t interval of the mean relative difference decides: inside the tolerance on both sides it
+    is `unchanged`; wholly beyond it, `regressed` or `improved`; anything else is `inconclusive`.
+    A seed whose value is less than a tenth of the mean is related to a tenth of the mean.
 
     Parameters
     ----------
@@ -73,15 +75,22 @@ def judge(baseline: Floats, now: Floats, rule: Rule, confidence: float) -> Judge
     >>> judge(then, then * 1.001, rule, 0.9).verdict.value
     'unchanged'
     """
-    before, after = float(baseline.mean()), float(now.mean())
-    allowed = max((rule.tolerance or 0.0) * abs(before), rule.tolerance_abs)
+    size = np.abs(baseline)
+    scale = float(size.mean())
+    tolerance, is_relative = rule.tolerance or 0.0, scale > 0
+    allowed = max(tolerance, rule.tolerance_abs / scale) if is_relative else rule.tolerance_abs
+    means = float(baseline.mean()), float(now.mean())
     if np.array_equal(baseline, now):
-        return Judgement(Verdict.IDENTICAL, before, after, 0.0, 0.0, allowed)
-    _, low, high = mean_interval(now - baseline, confidence)
+        return Judgement(Verdict.IDENTICAL, *means, 0.0, 0.0, 0.0, allowed, is_relative)
+    differences = now - baseline
+    if is_relative:
+        differences = differences / np.maximum(size, FLOOR * scale)
+    change, low, high = mean_interval(differences, confidence)
+    assert change is not None
     assert low is not None
     assert high is not None
     verdict = _verdict(low, high, allowed, rule)
-    return Judgement(verdict, before, after, low, high, allowed)
+    return Judgement(verdict, *means, change, low, high, allowed, is_relative)
 
 
 def _verdict(low: float, high: float, allowed: float, rule: Rule) -> Verdict:
