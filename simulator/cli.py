@@ -88,6 +88,7 @@ def run(
     chrome_trace: Path | None = None,
     force: Flag = False,
     stream: Flag = False,
+    timeout: float | None = None,
     json: Flag = False,
     settings: Settings = None,
 ) -> int:
@@ -140,6 +141,8 @@ def run(
     stream
         Write the tables while the run goes on, for millions of requests; requests
         stand in the order in which they left.
+    timeout
+        Give up after so many seconds of wall-clock time (exit code 3).
     json
         Print one JSON object instead of the report.
     """
@@ -168,7 +171,8 @@ def run(
         watchers = outputs.observers(run_spec)
         with _progress("run") as watch:
             spill = outputs.folder if stream else None
-            result = simulate(run_spec, observers=(*watch, *watchers), spill=spill)
+            observers = (*watch, *watchers)
+            result = simulate(run_spec, observers=observers, spill=spill, timeout_s=timeout)
         outputs.write(result)
     _print_run(result, as_json=json)
     return OK
