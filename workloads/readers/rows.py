@@ -150,7 +150,10 @@ class Rows:
             output == 0 and not self._keeps_failure(prompt)
         ):
             return False
-        self._times.append(time)  # type: ignore[arg-type]
+        try:
+            self._times.append(time)  # type: ignore[arg-type]
+        except OverflowError:
+            raise BadCell("time out of range", "a time within three centuries") from None
         self._pending.append((line, prompt, output, *extra))
         if self._block_size:
             self._chain_ids.extend(chain)
