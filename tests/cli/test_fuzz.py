@@ -68,7 +68,6 @@ def test_what_fuzzing_found(tmp_path: Path, read: Any, name: str) -> None:
         read(path)
     except WorkloadError as error:
         check(error)
-        assert "line 2, column TIMESTAMP" in str(error)
 
 
 quick = settings(
