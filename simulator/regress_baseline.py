@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from simulator.errors import RunError, UserError
 from simulator.explain import validated
+from simulator.fingerprint import code_hash
 from simulator.regress_run import Sample
 from simulator.regress_suite import Scenario, Suite
 from simulator.result import versions
@@ -55,7 +56,7 @@ class Baseline(Section):
 
     format: Literal["batchlab-baseline/1"] = "batchlab-baseline/1"
     code: dict[str, str]
-    """Versions of what can change a number."""
+    """What can change a number besides the suite (`code_version`)."""
     history: tuple[Acceptance, ...] = ()
     """The latest acceptance last."""
     scenarios: dict[str, Recorded]
@@ -132,7 +133,12 @@ def new_baseline(
         If a metric has no value in some run.
     """
     scenarios = {one.name: _recorded(one, samples[one.name]) for one in suite.scenarios}
-    return Baseline(code=versions(), history=history, scenarios=scenarios)
+    return Baseline(code=code_version(), history=history, scenarios=scenarios)
+
+
+def code_version() -> dict[str, str]:
+    """Return what can change a number besides the suite: versions and a hash of batchlab's code."""
+    return versions() | {"code_sha256": code_hash()[:16]}
 
 
 def _recorded(scenario: Scenario, samples: Sequence[Sample]) -> Recorded:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator.regress_baseline import Baseline, Recorded
+from simulator.regress_baseline import Baseline, Recorded, code_version
 from simulator.regress_run import Job, Sample, run_jobs
 from simulator.regress_suite import Rule, Scenario, Suite
 from simulator.regress_verdict import Judgement, Verdict, judge
-from simulator.result import versions
 
 WORKLOAD, BEHAVIOUR = "workload", "behaviour"
 """Names of the cells that compare hashes: of the requests, of decisions and times."""
@@ -61,7 +60,7 @@ class Check:
     failures : tuple of str
         Runs that failed.
     code : dict
-        Versions when the baseline was recorded.
+        Versions and hash of the code when the baseline was recorded.
     """
 
     suite: Suite
@@ -71,8 +70,8 @@ class Check:
 
     @property
     def code_now(self) -> dict[str, str]:
-        """Versions of what was checked."""
-        return versions()
+        """Versions and hash of what was checked."""
+        return code_version()
 
     def count(self, verdict: Verdict) -> int:
         """Return how many cells have that verdict."""

@@ -1,5 +1,6 @@
 """A check of the regression gate for people (Markdown) and for CI servers (JUnit XML)."""
 
+from collections.abc import Mapping
 from xml.etree import ElementTree
 
 from simulator.regress_check import Cell, Check
@@ -31,16 +32,21 @@ def _headline(outcome: Check, strict: bool) -> str:
 
 
 def _footer(outcome: Check) -> str:
-    limits, then, now = outcome.suite.limits, outcome.code, outcome.code_now
-    other = [
-        f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name]
-    ]
-    changed = f"; changed since the baseline: {', '.join(other)}" if other else ""
+    limits, now = outcome.suite.limits, outcome.code_now
     return (
         f"Change: mean over the seeds with the paired interval; the {outcome.suite.num_cells} "
-        f"intervals of the suite hold together with {limits.confidence:.0%}.\n"
-        f"Code: batchlab {now['batchlab']}{changed}."
+        f"intervals of the suite hold together with {100 * limits.confidence:g} %.\n"
+        f"Code: batchlab {now['batchlab']}, {_origin(outcome.code, now)}."
     )
+
+
+def _origin(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Say in which parts of the code, if any, a check differs from the baseline."""
+    changed = [name for name in now if now[name] != then.get(name)]
+    if not changed:
+        return "the code of the baseline"
+    parts = [f"{n} {then.get(n)} -> {now[n]}" for n in changed if n != "code_sha256"]
+    return f"not the code of the baseline{': ' * bool(parts)}{', '.join(parts)}"
 
 
 def _row(cell: Cell) -> list[str]:
