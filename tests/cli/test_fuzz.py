@@ -55,6 +55,13 @@ FOUND = {
     "4048-01-01 00:00:00.1416339,164,285\r\n2024-01-01 00:00:00.3,211,100\r\n",
     "text columns of a summary": "Timestamp,Session ID,Elapsed time,Model,Request tokens,"
     "Response tokens,Total tokens,Log Type\n5,a,1,GPT-4,3,4,7,API log\n6,a,1,GPT-3,3,4,7,API log\n",
+    "a block that no integer holds": '{"timestamp": 0, "input_length": 600, "output_length": 5, '
+    '"hash_ids": [0, 99999999999999999999]}\n',
+    "half a token in a block": '{"id": "a", "block_size": 1.5, "requests": '
+    '[{"t": 0.0, "type": "n", "in": 64, "out": 7, "hash_ids": [1]}]}\n',
+    "a number for a list": '{"id": "a", "block_size": 64, "requests": '
+    '[{"t": 0.0, "type": "n", "in": 64, "out": 7, "hash_ids": 3}, '
+    '{"type": "subagent", "requests": 5}]}\n',
 }
 """What fuzzing found: these let another error out."""
 
