@@ -52,35 +52,39 @@ class Sample:
 
 
 def run_jobs(
-    jobs: Sequence[Job], num_workers: int = 1, progress: Callable[[int], object] = lambda _: None
+    jobs: Sequence[Job],
+    num_workers: int = 1,
+    progress: Callable[[int], object] = lambda _: None,
+    timeout_s: float | None = None,
 ) -> list[Sample]:
     """Run all jobs; the samples do not depend on the number of workers.
 
-    A run that fails is a sample with its error; wrong input ends the whole.
+    A run that fails, or takes longer than `timeout_s`, is a sample with its error; wrong input
+    ends the whole.
     """
     samples: list[Sample] = []
-    for sample in _execute(jobs, num_workers):
+    for sample in _execute(jobs, num_workers, timeout_s):
         samples.append(sample)
         progress(1)
     return samples
 
 
-def _execute(jobs: Sequence[Job], num_workers: int) -> Iterator[Sample]:
+def _execute(jobs: Sequence[Job], num_workers: int, timeout_s: float | None) -> Iterator[Sample]:
     if num_workers == 1 or len(jobs) < 2:
-        yield from (measure(scenario, replication) for scenario, replication in jobs)
+        yield from (measure(scenario, number, timeout_s) for scenario, number in jobs)
         return
     from joblib import Parallel, delayed
 
     pool = Parallel(n_jobs=num_workers, return_as="generator")
-    yield from pool(delayed(measure)(scenario, replication) for scenario, replication in jobs)
+    yield from pool(delayed(measure)(scenario, number, timeout_s) for scenario, number in jobs)
 
 
-def measure(scenario: Scenario, replication: int) -> Sample:
+def measure(scenario: Scenario, replication: int, timeout_s: float | None = None) -> Sample:
     """Run a scenario once."""
     try:
         if scenario.exact:
-            return _observe(scenario.spec, replication)
-        result = simulate(scenario.spec, replication=replication)
+            return _observe(scenario.spec, replication, timeout_s)
+        result = simulate(scenario.spec, replication=replication, timeout_s=timeout_s)
         metrics = result.metrics
     except RunError as error:
         return Sample(error=f"{scenario.name}, seed {replication}: {error}")
@@ -106,10 +110,16 @@ def _workload(result: Result) -> str:
     return result.trace.content_hash()[:12]
 
 
-def _observe(spec: RunSpec, replication: int) -> Sample:
+def _observe(spec: RunSpec, replication: int, timeout_s: float | None) -> Sample:
     """Run with the stepper that defines what a run means, and hash all that it did."""
     log = DecisionLog()
-    result = simulate(spec, replication=replication, observers=(log,), stepper="reference")
+    result = simulate(
+        spec,
+        replication=replication,
+        observers=(log,),
+        stepper="reference",
+        timeout_s=timeout_s,
+    )
     total = hashlib.sha256("\n".join(log.lines).encode())
     for table, columns in _COMPARED.items():
         for name in columns:

@@ -84,6 +84,7 @@ def check(
     baseline: Path | None = None,
     scenario: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     jobs: int = 1,
+    timeout: float | None = None,
     strict: Flag = False,
     junit: Path | None = None,
     markdown_file: Annotated[Path | None, Parameter(name="--markdown")] = None,
@@ -110,6 +111,8 @@ def check(
         Run no others than these.
     jobs
         Worker processes. The verdicts do not depend on it.
+    timeout
+        Let a run fail after so many seconds of wall-clock time.
     strict
         Let what stays inconclusive fail too.
     junit
@@ -122,7 +125,7 @@ def check(
     wanted, path = Suite(suite), baseline or default_path(suite)
     chosen, then = wanted.only(scenario or []), read_baseline(path)
     check_fit(then, wanted, chosen, path)
-    with _runner(jobs) as run:
+    with _runner(jobs, timeout) as run:
         outcome = run_check(wanted, then, chosen, run)
     table = markdown(outcome, strict=strict)
     if junit is not None:
@@ -170,7 +173,7 @@ def accept(suite: Path, /, *, reason: str, baseline: Path | None = None, jobs: i
 
 
 @contextmanager
-def _runner(num_workers: int) -> Iterator[Runner]:
+def _runner(num_workers: int, timeout_s: float | None = None) -> Iterator[Runner]:
     """Give what runs jobs and shows on a terminal how many are done."""
     from tqdm import tqdm
 
@@ -184,7 +187,7 @@ def _runner(num_workers: int) -> Iterator[Runner]:
             nonlocal total
             total += len(jobs)
             bar.total = total
-            return run_jobs(jobs, num_workers, bar.update)
+            return run_jobs(jobs, num_workers, bar.update, timeout_s)
 
         yield run
     print(f"Simulated in {time.perf_counter() - started:.1f} s", file=sys.stderr)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.cli.process import environment
 
+ROOT = Path(__file__).parents[2]
+
 RUN = """\
 workload:
   arrivals: {kind: gamma, request_rate: 12, cv: 2}
@@ -60,7 +62,7 @@ def outcome(folder: Path, seed: str) -> tuple[str, dict[str, bytes]]:
         capture_output=True,
         text=True,
         cwd=folder,
-        env=environment(PYTHONHASHSEED=seed),
+        env=environment(ROOT, PYTHONHASHSEED=seed),
         check=False,
     )
     assert done.returncode == 0, done.stderr

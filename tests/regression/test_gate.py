@@ -249,6 +249,12 @@ def test_a_foreign_or_damaged_baseline_is_wrong_input(
     assert outcome.err.count("\n") == 1
 
 
+def test_a_run_that_takes_too_long_fails(suite: Path, gate: Gate) -> None:
+    outcome = gate("check", suite, "--timeout", "0.0001", "--scenario", "continuous")
+    assert outcome.code == 3
+    assert "Run failed: continuous, seed 0: no end after 0.0001 s" in outcome.out
+
+
 def test_other_wrong_input(suite: Path, gate: Gate) -> None:
     assert "nearest: windows" in gate("check", suite, "--scenario", "window").err
     assert "expected at least 1" in gate("check", suite, "--jobs", "0").err
