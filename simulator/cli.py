@@ -56,8 +56,12 @@ LOADED_ON_DEMAND = {
     "cost": "Take one step apart: the time of every term, and what bounds it.",
     "validate": "Replay published measurements of serving engines and compare.",
     "workload": "Look at a workload, fit a generator to it, or write one to a file.",
+    "regress": "Record metrics of a suite of runs, and check that they do not become worse.",
 }
 """Commands in files of their own, and what the list of commands says of them."""
+
+GROUPS = ("workload", "regress")
+"""Those of them that have commands of their own."""
 
 Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
 Flag = Annotated[bool, Parameter(negative="")]
@@ -84,6 +88,7 @@ def run(
     chrome_trace: Path | None = None,
     force: Flag = False,
     stream: Flag = False,
+    timeout: float | None = None,
     json: Flag = False,
     settings: Settings = None,
 ) -> int:
@@ -136,6 +141,8 @@ def run(
     stream
         Write the tables while the run goes on, for millions of requests; requests
         stand in the order in which they left.
+    timeout
+        Give up after so many seconds of wall-clock time (exit code 3).
     json
         Print one JSON object instead of the report.
     """
@@ -164,7 +171,8 @@ def run(
         watchers = outputs.observers(run_spec)
         with _progress("run") as watch:
             spill = outputs.folder if stream else None
-            result = simulate(run_spec, observers=(*watch, *watchers), spill=spill)
+            observers = (*watch, *watchers)
+            result = simulate(run_spec, observers=observers, spill=spill, timeout_s=timeout)
         outputs.write(result)
     _print_run(result, as_json=json)
     return OK
@@ -296,7 +304,9 @@ def _add_commands(words: Sequence[str]) -> None:
     """Register the commands of other files; a file is loaded when its command is named."""
     for name, summary in LOADED_ON_DEMAND.items():
         module = name.replace("-", "_")
-        target = f"simulator.commands.{module}:{'app' if name == 'workload' else module}"
+        target = f"simulator.commands.{module}:{'app' if name in GROUPS else module}"
+        if name in app:  # from an earlier call in this process
+            del app[name]
         if name in words[:1]:
             app.command(target, name=name)  # its own help, whole
         else:

@@ -8,20 +8,23 @@ from typing import Literal, NamedTuple
 import numpy as np
 from simpy.core import Environment
 
-from policies.base import Machine
+from policies import POLICIES
+from policies.base import Machine, Policy
 from simulator.ahead import AheadEngine
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
 from simulator.cost.spec import TableSpec
 from simulator.engine import Engine
-from simulator.errors import UserError
+from simulator.errors import RunError, UserError
 from simulator.fastforward import FastEngine
 from simulator.observer import Observer
+from simulator.own_policy import watch
 from simulator.recorder import TableRecorder, merge_tables
 from simulator.result import Result
 from simulator.spec import RunSpec
 from simulator.swap import SwapSpace
 from simulator.table_files import TableFiles
+from simulator.wall_limit import wall_limit
 from workloads.errors import WorkloadError
 from workloads.streams import Streams
 from workloads.trace import Trace
@@ -37,6 +40,7 @@ def simulate(
     observers: Sequence[Observer] = (),
     stepper: Literal["fast", "reference"] = "fast",
     spill: Path | None = None,
+    timeout_s: float | None = None,
 ) -> Result:
     """Run a specification and return what happened.
 
@@ -55,6 +59,8 @@ def simulate(
     spill : Path, optional
         Existing folder into which the tables are written while the run goes on, so that memory
         does not grow with their rows; for one replica. Requests stand there as they left.
+    timeout_s : float, optional
+        Wall-clock time after which the simulation ends with an error, seconds.
 
     Returns
     -------
@@ -65,7 +71,7 @@ def simulate(
     UserError
         If the specification cannot be run, such as a request that never fits the KV cache.
     RunError
-        If the policy breaks a rule, stalls or raises.
+        If the policy breaks a rule, stalls or raises, or the time is up.
 
     Examples
     --------
@@ -79,9 +85,7 @@ def simulate(
     num_blocks, max_model_len = machine_limits(spec)
     block_size = None if num_blocks is None else spec.engine.block_size
     machine = Machine(max_model_len, block_size, spec.engine.async_scheduling)
-    refusal = spec.policy.refusal(machine)
-    if refusal is not None:
-        raise UserError(f"policy: {refusal}")
+    check_machine(spec, machine)
     try:
         streams = Streams(spec.seed, replication)
         source = spec.workload.source(streams, max_model_len)
@@ -113,7 +117,8 @@ def simulate(
     ]
     engines = [replica.engine for replica in replicas]
     cluster.start(engines, source)
-    env.run(until=spec.measure.horizon_s)
+    with wall_limit(timeout_s, lambda: f"the run stood at {env.now:.6f} s of simulated time"):
+        env.run(until=spec.measure.horizon_s)
     if cluster.is_exhausted:  # else the horizon cut the run
         for engine in engines:
             engine.check_done()
@@ -163,7 +168,7 @@ def _replica(
     ledger_type = engine_type.cached_ledger_type if caching else engine_type.ledger_type
     engine = engine_type(
         env,
-        spec.policy.build(),
+        build_policy(spec),
         cost,
         ledger_type(num_blocks, spec.engine.block_size),
         output_tokens,
@@ -172,6 +177,41 @@ def _replica(
         swap_space(spec),
     )
     return _Replica(engine, recorder, cost)
+
+
+def check_machine(spec: RunSpec, machine: Machine) -> None:
+    """Check that the parameters of the policy agree with the machine.
+
+    Raises
+    ------
+    UserError
+        If they contradict it.
+    RunError
+        If the policy cannot say.
+    """
+    try:
+        refusal = spec.policy.refusal(machine)
+    except Exception as error:
+        raise RunError(f"{spec.policy_kind}: refusal() raised {error!r}") from error
+    if refusal is not None:
+        raise UserError(f"policy: {refusal}")
+
+
+def build_policy(spec: RunSpec) -> Policy:
+    """Return a new decision maker; one that is not ours is watched.
+
+    Raises
+    ------
+    RunError
+        If it cannot be built.
+    """
+    if type(spec.policy) in POLICIES:
+        return spec.policy.build()
+    try:
+        policy = spec.policy.build()
+    except Exception as error:
+        raise RunError(f"{spec.policy_kind}: build() raised {error!r}") from error
+    return watch(policy, spec.policy_kind)
 
 
 def swap_space(spec: RunSpec) -> SwapSpace:
@@ -212,7 +252,7 @@ def machine_limits(spec: RunSpec) -> tuple[int | None, int | None]:
         )
     num_blocks = engine.num_blocks
     if num_blocks is None:
-        budget = spec.policy.build().limits.max_num_batched_tokens or DEFAULT_BUDGET
+        budget = build_policy(spec).limits.max_num_batched_tokens or DEFAULT_BUDGET
         capacity = cost.kv_capacity(block_size=engine.block_size, max_num_batched_tokens=budget)
         num_blocks = capacity.num_blocks
     return num_blocks, engine.max_model_len or limit

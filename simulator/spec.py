@@ -228,8 +228,12 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", error)
+        problem = " ".join(str(getattr(error, "problem", error)).split())
         raise UserError(f"{where}{line}: not valid YAML: {problem}") from None
+    except (ValueError, OverflowError) as error:  # such as a date of the 45th
+        raise UserError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise UserError(f"{where}: not valid YAML: nested too deeply") from None
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -54,6 +54,34 @@ class _Revives(_Greedy):
         return super().decide(view, trigger)
 
 
+class _Loops(Policy):
+    """Never comes back."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        while True:
+            pass
+
+
+class _Halves(_Greedy):
+    """Plans half a token."""
+
+    def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
+        first = view.waiting.head
+        if first is None:
+            return Decision()
+        return Decision(Plan(chunks=(Work(first.id, 0.5),)), (first.id,))
+
+
+class Loops(PolicySpec):
+    def build(self):
+        return _Loops()
+
+
+class Halves(PolicySpec):
+    def build(self):
+        return _Halves()
+
+
 class _Peeks(_Greedy):
     """Looks at what it must not know."""
 
@@ -125,6 +153,8 @@ WRONG = {
     "Revives": [" s (STEP_DONE", "0 waiting, 0 running", "request 0", "does not run"],
     "Peeks": [" s (ARRIVAL", "waiting", "output_tokens is hidden from policies", "needs_oracle"],
     "Doubles": [" s (ARRIVAL", "request 0 is planned", "tokens but lacks"],
+    "Loops": ["no end after 0.3 s of wall-clock time", "at 0.000000 s of simulated time"],
+    "Halves": [" s (1 waiting, 0 running)", "chunks (Work(rid=0, tokens=0.5),)"],
     "CannotBuild": ["CannotBuild has to define build()"],
 }
 """Policy, and what the message has to name: the simulated time above all."""
@@ -144,6 +174,7 @@ def test_a_policy_that_misbehaves(
     quick: Command, tmp_path: Path, module: Path, policy: str
 ) -> None:
     words = [*FAST, "--engine.num-blocks", "300", "--policy.kind", f"wrong:{policy}"]
+    words += ["--timeout", "0.3"] if policy == "Loops" else []
     outcome = quick("run", *words, "-o", "out", path=module)
     message = outcome.message()
     assert outcome.code == 3

@@ -79,7 +79,11 @@ class _Conversations:
         return document
 
     def _declare(self, path: Path, document: Json) -> None:
-        block_size = whole(document, "block_size", default=BLOCK_SIZE)
+        try:
+            block_size = whole(document, "block_size", default=BLOCK_SIZE)
+        except BadCell as bad:
+            expected, value = f"expected {bad.expected}", bad.value
+            raise WorkloadError(expected, path=path, column=bad.column, value=value) from None
         if not self._declared:
             self._declared = block_size
             self.rows.declare(
@@ -129,13 +133,15 @@ def _conversations(document: Json) -> Iterator[list[Json]]:
             (nested if entry.get("type") == "subagent" else own).append(entry)
     yield own
     for entry in nested:
-        yield from _conversations({"requests": entry.get("requests") or []})
+        requests = entry.get("requests")
+        yield from _conversations({"requests": requests if isinstance(requests, list) else []})
 
 
 def _largest_id(document: Json) -> int:
     largest = -1
     for entries in _conversations(document):
         for entry in entries:
-            ids = entry.get("hash_ids") or []
+            ids = entry.get("hash_ids")
+            ids = ids if isinstance(ids, list) else []
             largest = max(largest, *(block for block in ids if type(block) is int), -1)
     return largest

@@ -198,21 +198,27 @@ def _parquet_rows(file: TextFile, dialect: _Objects) -> Iterator[tuple[int, dict
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(file.path)
-    except pa.ArrowInvalid as error:
+        with pq.ParquetFile(file.path) as table:
+            wanted = _wanted(table.schema_arrow.names, file, dialect)
+            line = 0
+            for batch in table.iter_batches(65_536, columns=wanted):
+                for row in batch.to_pylist():
+                    line += 1
+                    yield line, row
+    except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
+        if isinstance(error, WorkloadError):
+            raise
         raise WorkloadError(f"damaged data: {error}", path=file.path) from None
-    with table:
-        present = set(table.schema_arrow.names)
-        for name in _LENGTHS:
-            if dialect._names[name] not in present:
-                told = f"missing; found {', '.join(sorted(present))!r}"
-                raise WorkloadError(told, path=file.path, column=dialect._names[name])
-        wanted = [name for name in dialect._names.values() if name in present]
-        line = 0
-        for batch in table.iter_batches(65_536, columns=wanted):
-            for row in batch.to_pylist():
-                line += 1
-                yield line, row
+
+
+def _wanted(names: list[str], file: TextFile, dialect: _Objects) -> list[str]:
+    """Return the columns to read; refuse a table without lengths."""
+    present = set(names)
+    for name in _LENGTHS:
+        if dialect._names[name] not in present:
+            told = f"missing; found {', '.join(sorted(present))!r}"
+            raise WorkloadError(told, path=file.path, column=dialect._names[name])
+    return [name for name in dialect._names.values() if name in present]
 
 
 GENERIC_JSONL = JsonlFormat(

@@ -150,15 +150,25 @@ class Rows:
             output == 0 and not self._keeps_failure(prompt)
         ):
             return False
-        self._times.append(time)  # type: ignore[arg-type]
+        ids = self._ids(chain) if self._block_size else None
+        try:
+            self._times.append(time)  # type: ignore[arg-type]
+        except OverflowError:
+            raise BadCell("time out of range", "a time within three centuries") from None
         self._pending.append((line, prompt, output, *extra))
-        if self._block_size:
-            self._chain_ids.extend(chain)
+        if ids is not None:
+            self._chain_ids.extend(ids)
             self._chain_ends.append(len(self._chain_ids))
         self._kept += 1
         if len(self._pending) >= _FLUSH:
             self._flush()
         return True
+
+    def _ids(self, chain: Sequence[int]) -> "array[int]":
+        try:
+            return array("q", chain)
+        except OverflowError:
+            raise BadCell("block id out of range", "block ids of at most 63 bits") from None
 
     def _step_back(self) -> None:
         if self.options.strict:

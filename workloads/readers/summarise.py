@@ -91,6 +91,9 @@ class Tally(Rows):
         """Tokens in a block, for the check of the chains."""
         return self.options.block_size or 512
 
+    def codes_of(self, name: str) -> None:
+        """Return None: no column is kept, so nothing can be said of it."""
+
     def _flush(self) -> None:
         if self.on_rows is not None:
             self.on_rows(len(self._pending))
