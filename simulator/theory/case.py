@@ -46,6 +46,13 @@ class Case:
         values = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
         return f"{self.family} as {self.policy}: {values}"
 
+    @property
+    def num_requests(self) -> int:
+        """Requests of a replication."""
+        workload = self.run["workload"]
+        number = workload["num_requests"] if isinstance(workload, dict) else workload.num_requests
+        return int(number)
+
     def spec(self, seed: int = 0) -> RunSpec:
         """Return the specification; cases have seeds of their own, and share no luck.
 

@@ -77,7 +77,7 @@ def unlimited(
     """Return a batch without a limit whose time is linear in its size."""
     return batch_case(
         "unlimited batch (Inoue)",
-        {"λ": rate, "α": alpha, "τ₀": tau0},
+        {"rate": rate, "alpha": alpha, "tau0": tau0},
         ("static", {"kind": "static", "max_batch_size": NO_LIMIT}),
         linear_cost(alpha, tau0),
         (rate, num_requests, warmup_s),
@@ -107,7 +107,7 @@ def capped(
     limit = "max_batch_size" if kind == STATIC else "max_num_seqs"
     return batch_case(
         "capped batch",
-        {"λ": rate, "α": alpha, "τ₀": tau0, "b": largest},
+        {"rate": rate, "alpha": alpha, "tau0": tau0, "b": largest},
         (kind, {"kind": kind, limit: largest}),
         linear_cost(alpha, tau0),
         (rate, num_requests, warmup_s),
@@ -136,7 +136,7 @@ def threshold(
     }
     return batch_case(
         "threshold batch",
-        {"λ": rate, "α": alpha, "τ₀": tau0, "[a,b]": f"[{smallest},{largest}]"},
+        {"rate": rate, "alpha": alpha, "tau0": tau0, "[a,b]": f"[{smallest},{largest}]"},
         ("triton", policy),
         linear_cost(alpha, tau0),
         (rate, num_requests, warmup_s),
@@ -156,7 +156,7 @@ def whole_batches(
     """Return a server of full batches: a window that never ends."""
     return batch_case(
         "threshold batch",
-        {"λ": rate, "α": alpha, "τ₀": tau0, "[a,b]": f"[{size},{size}]"},
+        {"rate": rate, "alpha": alpha, "tau0": tau0, "[a,b]": f"[{size},{size}]"},
         ("window-pull", {"kind": "window-pull", "max_batch_size": size, "max_wait_ms": 1e9}),
         linear_cost(alpha, tau0),
         (rate, num_requests, warmup_s),
@@ -170,7 +170,7 @@ def bulk(
     """Return M/M^[1,b]/1 with batches of mean 1 s."""
     return batch_case(
         "M/M^[1,b]/1",
-        {"λ": rate, "μ": 1, "b": largest},
+        {"rate": rate, "mu": 1, "b": largest},
         ("static", {"kind": "static", "max_batch_size": largest}),
         {"kind": "exponential", "mean_ms": 1000},
         (rate, num_requests, warmup_s),
@@ -195,7 +195,7 @@ def timer(
     policy = {"kind": kind, "max_batch_size": NO_LIMIT, "max_wait_ms": 1e3 * window_s}
     return Case(
         family="timer only",
-        parameters={"λ": rate, "T": window_s},
+        parameters={"rate": rate, "T": window_s},
         policy=kind,
         run={
             "workload": one_token(rate, num_requests),
@@ -224,7 +224,7 @@ def continuous(
     solution = partial(continuous_batches, rate, alpha, tau0, tokens, seats)
     return Case(
         family="continuous batches",
-        parameters={"λ": rate, "α": alpha, "τ₀": tau0, "E[D]": tokens, "seats": seats},
+        parameters={"rate": rate, "alpha": alpha, "tau0": tau0, "E[D]": tokens, "seats": seats},
         policy="vllm-v1",
         run={
             "workload": one_token(rate, num_requests)
@@ -273,7 +273,7 @@ def row_efficiency(result: Result, *, tokens: int) -> Sample:
     """Return useful rows over charged rows; controls are the luck of the lengths."""
     steps = result.tables["steps"]
     share = float(steps["useful_tokens"].sum() / steps["charged_tokens"].sum())
-    times = result.tables["requests"]["target_output_tokens"] / tokens
+    times = result.tables["requests"]["target_output_tokens"].astype(float) / tokens
     moments = exponential_tokens(tokens)
     luck = [float(times.mean()) - moments.first, float((times**2).mean()) - moments.second]
     for longest in (1.0, 2.0, 4.0):

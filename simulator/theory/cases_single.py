@@ -29,7 +29,7 @@ def mm1(rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = Fal
     """Return M/M/1 with services of mean 1 s."""
     return Case(
         family="M/M/1",
-        parameters={"λ": rate, "μ": 1},
+        parameters={"rate": rate, "mu": 1},
         policy="none",
         run={
             "workload": one_token(rate, num_requests),
@@ -52,7 +52,7 @@ def md1(rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = Fal
     """Return M/D/1 with services of 1 s."""
     return Case(
         family="M/D/1",
-        parameters={"λ": rate, "S": 1},
+        parameters={"rate": rate, "S": 1},
         policy="none",
         run={
             "workload": one_token(rate, num_requests),
@@ -79,7 +79,7 @@ def two_point_service() -> Case:
     second = 0.9 * 0.5**2 + 0.1 * 5.5**2
     return Case(
         family="M/G/1",
-        parameters={"λ": 0.5, "S": "0.5 or 5.5"},
+        parameters={"rate": 0.5, "S": "0.5 or 5.5"},
         policy="none",
         run={
             "workload": one_token(0.5, 2400),
@@ -132,7 +132,7 @@ def prompt_work(seen: Measured) -> Controls:
 
 def is_short(requests: Columns) -> NDArray[np.bool_]:
     """Return which requests take less than 1 s."""
-    return requests["prompt_tokens"] < TOKENS_PER_S
+    return requests["prompt_tokens"].astype(int) < TOKENS_PER_S
 
 
 def priorities(rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = False) -> Case:
@@ -145,7 +145,7 @@ def priorities(rate: float, num_requests: int, warmup_s: float, *, is_quick: boo
 
     return Case(
         family="priorities (Cobham)",
-        parameters={"λ": f"{half:g} + {half:g}", "μ": 1},
+        parameters={"rate": f"{half:g} + {half:g}", "mu": 1},
         policy="vllm-v1, 1 seat, order priority",
         run={
             "workload": Classes.model_validate(
@@ -185,7 +185,8 @@ def class_work(seen: Measured) -> Controls:
 
 def is_urgent(requests: Columns) -> NDArray[np.bool_]:
     """Return which requests have priority 0."""
-    return requests["priority"] == 0
+    urgent: NDArray[np.bool_] = requests["priority"].astype(int) == 0
+    return urgent
 
 
 def shortest_first(
@@ -194,7 +195,7 @@ def shortest_first(
     """Return M/M/1 that serves the shortest prompt first."""
     return Case(
         family="SJF",
-        parameters={"λ": rate, "μ": 1},
+        parameters={"rate": rate, "mu": 1},
         policy="vllm-v1, 1 seat, order sjf",
         run={
             "workload": one_token(rate, num_requests, EXPONENTIAL_PROMPTS),
@@ -220,7 +221,7 @@ def shortest_remainder(
     """Return M/M/1 that serves the shortest remainder, in steps of one token each."""
     return Case(
         family="SRPT",
-        parameters={"λ": rate, "μ": 1, "steps a service": tokens},
+        parameters={"rate": rate, "mu": 1, "steps a service": tokens},
         policy="vllm-v1, 1 seat, order srpt",
         run={
             "workload": one_token(rate, num_requests)
@@ -242,7 +243,7 @@ def processor_sharing(tokens: int, num_requests: int, *, is_fixed: bool, is_quic
     return Case(
         family="processor sharing",
         parameters={
-            "λ": 0.5,
+            "rate": 0.5,
             "S": "fixed" if is_fixed else "geometric",
             "steps a service": tokens,
         },
@@ -269,7 +270,6 @@ SINGLE_SERVER = (
     priorities(0.4, 600, 40, is_quick=True),
     priorities(0.6, 1000, 60),
     priorities(0.8, 6000, 300),
-
     shortest_first(0.4, 1000, 40, is_quick=True),
     shortest_first(0.5, 2000, 50),
     shortest_first(0.8, 12_000, 450),

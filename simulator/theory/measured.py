@@ -13,10 +13,10 @@ policy that does not look ahead, right or wrong.
 **Bias.** A replication starts empty and counts from the warm-up on, at least five relaxation times
 of the system. Both ends of the window are arrivals of fixed numbers, not fixed times: the first
 arrival after a fixed time ends a gap that is longer than others, and meets fewer requests. Behind
-the last request that counts, others arrive, without which its batch would be too
-small; as many as arrive during a warm-up. So mean times and the utilisation, which divides by the mean length of the window, are
-without bias. The mean batch size is a ratio, biased by the squared coefficient of variation of the
-number of steps, less than 0.06 % here.
+the last request that counts, others arrive, as many as during a warm-up, without which its batch
+would be too small. So mean times and the utilisation, which divides by the mean length of the
+window, are without bias. The mean batch size is a ratio, biased by the squared coefficient of
+variation of the number of steps, less than 0.06 % here.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ class Measured:
 
     def batch_size(self) -> float:
         """Return the mean number of requests in a step."""
-        steps = self._steps["num_steps"][self._inside]
+        steps = self._number("num_steps")[self._inside]
         return float((self._rows[self._inside] * steps).sum() / steps.sum())
 
     def utilisation(self) -> float:
@@ -125,7 +125,7 @@ class Measured:
             Of the duration of a step, seconds and seconds squared.
         """
         luck = (self._ends - self._starts)[self._inside] - mean
-        waiting = self._steps["num_waiting"][self._inside]
+        waiting = self._number("num_waiting")[self._inside]
         squares = (luck + mean) ** 2 - second_moment
         sums = luck.sum(), (waiting * luck).sum(), squares.sum()
         return tuple(float(total) / len(self._times) for total in sums)
@@ -135,9 +135,7 @@ class Measured:
         present = Spans(self._arrivals, self._finishes)
         return (
             self._martingale(np.ones(len(self._times)), self._high - self._low),
-            self._martingale(
-                present.before(self._times), present.area(self._low, self._high)
-            ),
+            self._martingale(present.before(self._times), present.area(self._low, self._high)),
         )
 
     def finish_controls(self, mean: float) -> Controls:
@@ -151,12 +149,11 @@ class Measured:
         mean : float
             Of the output lengths, tokens.
         """
-        steps = self._steps
         finished = np.unique(self._finishes, return_counts=True)
         index = np.minimum(np.searchsorted(finished[0], self._ends), len(finished[0]) - 1)
         number = np.where(finished[0][index] == self._ends, finished[1][index], 0)
-        luck = (number - self._rows * steps["num_steps"] / mean)[self._inside]
-        present = (steps["num_waiting"] + steps["num_running"])[self._inside]
+        luck = (number - self._rows * self._number("num_steps") / mean)[self._inside]
+        present = (self._number("num_waiting") + self._number("num_running"))[self._inside]
         return tuple(float((f * luck).sum()) / len(self._times) for f in (1.0, present))
 
     def replica_controls(self) -> Controls:
@@ -258,8 +255,10 @@ class Measured:
     @cached_property
     def _rows(self) -> Floats:
         """Requests in each step."""
-        rows: NDArray[np.int64] = self._steps["decode_rows"] + self._steps["prefill_chunks"]
-        return rows.astype(float)
+        return self._number("decode_rows") + self._number("prefill_chunks")
+
+    def _number(self, name: str) -> Floats:
+        return self._steps[name].astype(float)
 
     def _column(self, name: str) -> Floats:
         return self._table[name].astype(float)

@@ -1,0 +1,59 @@
+"""Every case of the table of `batchlab theory`: the formula lies within the simulated interval."""
+
+import sys
+
+import pytest
+
+from simulator.theory.case import Case, estimate_case
+from simulator.theory.compare import CASES
+
+FAMILIES = (
+    "M/M/1",
+    "M/D/1",
+    "M/G/1",
+    "M/M/c",
+    "priorities (Cobham)",
+    "SJF",
+    "SRPT",
+    "processor sharing",
+    "M/M^[1,b]/1",
+    "unlimited batch (Inoue)",
+    "capped batch",
+    "threshold batch",
+    "timer only",
+    "static efficiency",
+    "continuous batches",
+    "M/M/1 each",
+    "closed network",
+)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case.is_quick else pytest.mark.slow) for case in CASES],
+    ids=lambda case: case.name,
+)
+def test_theory_lies_within_the_interval(case: Case) -> None:
+    found = estimate_case(case)
+    for quantity, estimate in found.items():
+        sys.stdout.write(f"{case.name} {quantity}: {estimate}\n")
+    wrong = {quantity: str(value) for quantity, value in found.items() if not value.agrees}
+    assert not wrong, wrong
+
+
+def test_every_family_has_a_case_that_always_runs() -> None:
+    assert {case.family for case in CASES if case.is_quick} == set(FAMILIES)
+    assert {case.family for case in CASES} == set(FAMILIES)
+
+
+def test_no_two_cases_share_name_or_seed() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert len({case.spec().seed for case in CASES}) == len(CASES)
+    assert all(case.spec(1).seed != case.spec().seed for case in CASES)
+
+
+def test_every_router_is_compared() -> None:
+    from policies import ROUTERS
+
+    kinds = {router.model_fields["kind"].default for router in ROUTERS}
+    assert {case.policy.removeprefix("none, router ") for case in CASES} >= kinds
