@@ -244,7 +244,7 @@ def continuous(
                 "W": Measured.sojourn,
                 "busy": Measured.utilisation,
             },
-            Measured.present_controls,
+            Measured.number_controls,
             partial(Measured.finish_controls, mean=tokens),
         ),
         is_quick=is_quick,
@@ -255,7 +255,7 @@ def static_rows(batch: int, tokens: int, num_batches: int, *, is_quick: bool = F
     """Return the useful share of the rows of static batches, from a backlog of requests."""
     return Case(
         family="static efficiency",
-        parameters={"b": batch, "D": "exponential"},
+        parameters={"b": batch, "D": f"exponential, mean {tokens}"},
         policy="static",
         run={
             "workload": one_token(1e6, batch * num_batches)
@@ -308,7 +308,7 @@ BATCHES = (
     timer(0.5, 4.0, "window-enqueue", 1500),
     timer(2.0, 1.0, "window-pull", 1500),
     timer(2.0, 1.0, "window-freeze", 1500),
-    static_rows(8, 50, 60, is_quick=True),
+    static_rows(8, 25, 60, is_quick=True),
     static_rows(8, 1000, 200),
     continuous(1.0, 0.01, 0.02, 20, 8, (800, 20), is_quick=True),
     continuous(1.5, 0.02, 0.01, 20, 32, (3000, 60)),

@@ -45,7 +45,7 @@ def seats(
         theory=lambda: {"W": 1 + theory.mmc_wait(rate, 1.0, servers)},
         sample=look(
             {"W": Measured.sojourn},
-            Measured.present_controls,
+            Measured.number_controls,
             partial(Measured.finish_controls, mean=tokens),
         ),
         is_quick=is_quick,
@@ -149,7 +149,8 @@ def closed_sample(result: Result, *, first: int, num_clients: int, think_s: floa
 ROUND_ROBIN, POWER_OF_TWO = "round-robin", "power-of-two"
 
 SERVERS = (
-    seats(2.0, 3, 100, 1000, 40, is_quick=True),
+    seats(1.0, 2, 50, 700, 30, is_quick=True),
+    seats(2.0, 3, 200, 4000, 60),
     seats(1.6, 2, 500, 6000, 200),
     seats(6.4, 8, 500, 12_000, 200),
     routed("random", 0.5, 2, (1600, 50), lambda: mm1_sojourn(0.5, 1.0)),
@@ -165,10 +166,10 @@ SERVERS = (
     routed(ROUND_ROBIN, 0.8, 2, (30_000, 300), lambda: theory.round_robin_sojourn(0.8, 1.0)),
     routed(
         POWER_OF_TWO,
-        0.5,
+        0.4,
         2,
         (1600, 40),
-        lambda: theory.shortest_of_two_sojourn(0.5, 1.0),
+        lambda: theory.shortest_of_two_sojourn(0.4, 1.0),
         is_quick=True,
     ),
     routed(POWER_OF_TWO, 0.5, 100, (4000, 20), lambda: theory.power_of_two_sojourn(0.5, 1.0)),

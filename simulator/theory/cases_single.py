@@ -82,7 +82,7 @@ def two_point_service() -> Case:
         parameters={"rate": 0.5, "S": "0.5 or 5.5"},
         policy="none",
         run={
-            "workload": one_token(0.5, 2400),
+            "workload": one_token(0.5, 1200),
             "policy": "none",
             "cost": {"kind": "empirical", "values_ms": [500, 5500], "probs": [0.9, 0.1]},
             "measure": {"warmup_s": 80},
@@ -135,13 +135,19 @@ def is_short(requests: Columns) -> NDArray[np.bool_]:
     return requests["prompt_tokens"].astype(int) < TOKENS_PER_S
 
 
+def shown(values: dict[str, float], is_quick: bool) -> dict[str, float]:
+    """Return what is compared: no waits in the quick cases, which take longest to estimate."""
+    return {name: value for name, value in values.items() if not (is_quick and "W_q" in name)}
+
+
 def priorities(rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = False) -> Case:
     """Return M/M/1 with two classes of equal rate, of which the first goes first."""
     half = rate / 2
 
     def waits() -> dict[str, float]:
         first, second = theory.priority_waits([half, half], [1, 1], [2, 2])
-        return {"W_q of 1st": first, "W_q of 2nd": second}
+        values = {"W_q of 1st": first, "W_q of 2nd": second}
+        return shown(values | {"W of 1st": 1 + first, "W of 2nd": 1 + second}, is_quick)
 
     return Case(
         family="priorities (Cobham)",
@@ -160,6 +166,8 @@ def priorities(rate: float, num_requests: int, warmup_s: float, *, is_quick: boo
             {
                 "W_q of 1st": partial(Measured.wait_of, priority=0),
                 "W_q of 2nd": partial(Measured.wait_of, priority=1),
+                "W of 1st": partial(Measured.sojourn_of, priority=0),
+                "W of 2nd": partial(Measured.sojourn_of, priority=1),
             },
             Measured.number_controls,
             class_work,
@@ -203,8 +211,16 @@ def shortest_first(
             "cost": PROMPT_STEPS,
             "measure": {"warmup_s": warmup_s},
         },
-        theory=lambda: {"W_q": theory.mm1_sjf_wait(rate, 1.0)},
-        sample=look({"W_q": Measured.wait}, Measured.number_controls, prompt_work),
+        theory=lambda: shown(
+            {
+                "W_q": theory.mm1_sjf_wait(rate, 1.0),
+                "W": 1 + theory.mm1_sjf_wait(rate, 1.0),
+            },
+            is_quick,
+        ),
+        sample=look(
+            {"W_q": Measured.wait, "W": Measured.sojourn}, Measured.number_controls, prompt_work
+        ),
         is_quick=is_quick,
     )
 
@@ -236,26 +252,28 @@ def shortest_remainder(
     )
 
 
-def processor_sharing(tokens: int, num_requests: int, *, is_fixed: bool, is_quick: bool) -> Case:
+def processor_sharing(
+    rate: float, tokens: int, num_requests: int, *, is_fixed: bool, is_quick: bool
+) -> Case:
     """Return the limit of continuous batching whose steps take a time for each row alone."""
     outputs = tokens if is_fixed else {"kind": "geometric", "mean": tokens}
     controls = [] if is_fixed else [partial(Measured.finish_controls, mean=tokens)]
     return Case(
         family="processor sharing",
         parameters={
-            "rate": 0.5,
+            "rate": rate,
             "S": "fixed" if is_fixed else "geometric",
             "steps a service": tokens,
         },
         policy="vllm-v1",
         run={
-            "workload": one_token(0.5, num_requests) | {"output_tokens": outputs},
+            "workload": one_token(rate, num_requests) | {"output_tokens": outputs},
             "policy": "vllm-v1",
             "cost": {"kind": "linear-batch", "fixed_ms": 0, "per_request_ms": 1000 / tokens},
             "measure": {"warmup_s": 50},
         },
-        theory=lambda: {"W": theory.processor_sharing_sojourn(0.5, 1.0)},
-        sample=look({"W": Measured.sojourn}, Measured.present_controls, *controls),
+        theory=lambda: {"W": theory.processor_sharing_sojourn(rate, 1.0)},
+        sample=look({"W": Measured.sojourn}, Measured.number_controls, *controls),
         is_quick=is_quick,
     )
 
@@ -267,15 +285,17 @@ SINGLE_SERVER = (
     md1(0.8, 8000, 220),
     two_point_service(),
     prefill_machine(),
-    priorities(0.4, 600, 40, is_quick=True),
-    priorities(0.6, 1000, 60),
+    priorities(0.5, 500, 50, is_quick=True),
+    priorities(0.6, 2000, 80),
     priorities(0.8, 6000, 300),
-    shortest_first(0.4, 1000, 40, is_quick=True),
-    shortest_first(0.5, 2000, 50),
+    shortest_first(0.5, 600, 40, is_quick=True),
+    shortest_first(0.5, 3000, 50),
     shortest_first(0.8, 12_000, 450),
-    shortest_remainder(0.4, 100, 500, 40, is_quick=True),
+    shortest_remainder(0.3, 100, 400, 30, is_quick=True),
+    shortest_remainder(0.5, 100, 1500, 50),
     shortest_remainder(0.8, 200, 8000, 450),
-    processor_sharing(20, 1000, is_fixed=False, is_quick=True),
-    processor_sharing(200, 2500, is_fixed=True, is_quick=False),
+    processor_sharing(0.4, 20, 600, is_fixed=False, is_quick=True),
+    processor_sharing(0.5, 200, 2500, is_fixed=False, is_quick=False),
+    processor_sharing(0.5, 200, 2500, is_fixed=True, is_quick=False),
 )
 """The cases."""

@@ -1,5 +1,6 @@
 """Workloads and machines of the cases, and the moments of what they draw."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,7 @@ class Moments(NamedTuple):
     second: float
 
 
+@cache
 def exponential_tokens(mean: int, shorter_than: float = np.inf) -> Moments:
     """Return the moments of exponential lengths of mean 1 s, as drawn: whole tokens, at least 1.
 

@@ -81,8 +81,15 @@ class Measured:
 
     def wait_of(self, priority: int) -> float:
         """Return the mean time until the first step of the requests of a priority, seconds."""
-        waits = (self._scheduled - self._arrivals)[self._counts]
-        return float(waits[self._table["priority"][self._counts] == priority].mean())
+        return self._mean_of(priority, self._scheduled - self._arrivals)
+
+    def sojourn_of(self, priority: int) -> float:
+        """Return the mean time in the system of the requests of a priority, seconds."""
+        return self._mean_of(priority, self._finishes - self._arrivals)
+
+    def _mean_of(self, priority: int, values: Floats) -> float:
+        mine = self._table["priority"][self._counts] == priority
+        return float(values[self._counts][mine].mean())
 
     def batch_size(self) -> float:
         """Return the mean number of requests in a step."""
@@ -130,19 +137,11 @@ class Measured:
         sums = luck.sum(), (waiting * luck).sum(), squares.sum()
         return tuple(float(total) / len(self._times) for total in sums)
 
-    def present_controls(self) -> Controls:
-        """Return the martingales of the arrivals with f = 1 and the number present."""
-        present = Spans(self._arrivals, self._finishes)
-        return (
-            self._martingale(np.ones(len(self._times)), self._high - self._low),
-            self._martingale(present.before(self._times), present.area(self._low, self._high)),
-        )
-
     def finish_controls(self, mean: float) -> Controls:
         """Return martingales of geometric output lengths: any token is the last with 1 / mean.
 
-        Finished requests less their expected number in each step, alone and times the number
-        present; for one replica.
+        Finished requests less their expected number in each step, alone, times the number
+        waiting and times the number running; for one replica.
 
         Parameters
         ----------
@@ -153,8 +152,11 @@ class Measured:
         index = np.minimum(np.searchsorted(finished[0], self._ends), len(finished[0]) - 1)
         number = np.where(finished[0][index] == self._ends, finished[1][index], 0)
         luck = (number - self._rows * self._number("num_steps") / mean)[self._inside]
-        present = (self._number("num_waiting") + self._number("num_running"))[self._inside]
-        return tuple(float((f * luck).sum()) / len(self._times) for f in (1.0, present))
+        found = (
+            1.0,
+            *(self._number(f"num_{name}")[self._inside] for name in ("waiting", "running")),
+        )
+        return tuple(float((f * luck).sum()) / len(self._times) for f in found)
 
     def replica_controls(self) -> Controls:
         """Return the martingale of the arrivals with f = the sum of squares of replica loads."""

@@ -146,6 +146,7 @@ def estimate(samples: Sequence[Sample], name: str) -> tuple[float, float]:
 
     values = np.array([sample.values[name] for sample in samples])
     controls = np.array([sample.controls for sample in samples])
+    controls = controls[:, controls.std(axis=0) > 0]
     design = np.column_stack([np.ones(len(values)), controls / controls.std(axis=0)])
     # The first row of the inverse gives the mean at controls of 0. Controls may say the same twice.
     inverse = np.linalg.pinv(design, rcond=1e-6)
