@@ -152,11 +152,11 @@ class Measured:
         index = np.minimum(np.searchsorted(finished[0], self._ends), len(finished[0]) - 1)
         number = np.where(finished[0][index] == self._ends, finished[1][index], 0)
         luck = (number - self._rows * self._number("num_steps") / mean)[self._inside]
-        found = (
-            1.0,
-            *(self._number(f"num_{name}")[self._inside] for name in ("waiting", "running")),
+        waiting, running = (
+            self._number(name)[self._inside] for name in ("num_waiting", "num_running")
         )
-        return tuple(float((f * luck).sum()) / len(self._times) for f in found)
+        sums = luck.sum(), (waiting * luck).sum(), (running * luck).sum()
+        return tuple(float(total) / len(self._times) for total in sums)
 
     def replica_controls(self) -> Controls:
         """Return the martingale of the arrivals with f = the sum of squares of replica loads."""

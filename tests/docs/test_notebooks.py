@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
-LESS = {"NUM_REQUESTS": 40, "REPLICATIONS": 2}
+LESS = {"NUM_REQUESTS": 40, "REPLICATIONS": 2, "ONLY": "M/D/1 as none: rate 0.6", "JOBS": 1}
 """Parameters that are lowered here, so that a notebook takes no time."""
 
 PUBLIC = {"matplotlib", "numpy", "pandas", "policies", "scipy", "simulator", "workloads"}
@@ -63,7 +63,11 @@ def test_it_uses_public_names_only(path: Path) -> None:
             assert {module.partition(".")[0] for module in modules} <= PUBLIC
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [NOTEBOOKS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in NOTEBOOKS[1:])],
+    ids=lambda path: path.name,
+)
 def test_its_cells_run_with_less_of_everything(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
