@@ -48,7 +48,8 @@ HEADS = (
 RULE = (
     "Rule: theory lies in the 99.9 % t interval over replications, whose half-width is at most\n"
     "1 % of theory. A value outside is looked at once more, with as many other replications; it\n"
-    "fails if it is outside again. Without that, one such table in {tables:.0f} would fail by chance."
+    "fails if it is outside again. Without the second look, one such table in {tables:.0f} would\n"
+    "fail by chance."
 )
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
-LESS = {"NUM_REQUESTS": 40, "REPLICATIONS": 2, "ONLY": "M/D/1 as none: rate 0.6", "JOBS": 1}
+LESS = {"NUM_REQUESTS": 40, "REPLICATIONS": 2, "ONLY": "M/D/1 as none: rate 0.5", "JOBS": 1}
 """Parameters that are lowered here, so that a notebook takes no time."""
 
 PUBLIC = {"matplotlib", "numpy", "pandas", "policies", "scipy", "simulator", "workloads"}
