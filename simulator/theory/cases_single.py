@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.recorder import Columns
+from simulator.columns import Columns
 from simulator.theory import single_server as theory
 from simulator.theory.case import Case
 from simulator.theory.laws import (

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.recorder import Columns
+from simulator.columns import Columns
 from simulator.result import Result
 from simulator.stats import Floats
 from simulator.theory.laws import Moments
