@@ -293,9 +293,9 @@ SINGLE_SERVER = (
     shortest_first(0.8, 12_000, 450),
     shortest_remainder(0.3, 100, 400, 30, is_quick=True),
     shortest_remainder(0.5, 100, 1500, 50),
-    shortest_remainder(0.8, 200, 8000, 450),
+    shortest_remainder(0.8, 100, 5000, 450),
     processor_sharing(0.3, 20, 500, is_fixed=False, is_quick=True),
-    processor_sharing(0.5, 200, 2500, is_fixed=False, is_quick=False),
-    processor_sharing(0.5, 200, 2500, is_fixed=True, is_quick=False),
+    processor_sharing(0.5, 100, 2500, is_fixed=False, is_quick=False),
+    processor_sharing(0.5, 100, 2500, is_fixed=True, is_quick=False),
 )
 """The cases."""
