@@ -25,7 +25,7 @@ def deviations(rows: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axe
     halves = np.array([100 * row["half_width"] / abs(row["theory"]) for row in rows], float)
     inside = np.array([row["inside"] for row in rows], bool)
     for number, (chosen, label, marker) in enumerate(
-        ((inside, "theory inside", "o"), (~inside, "theory outside", "X"))
+        ((inside, "theory inside the 99.9 % interval", "o"), (~inside, "outside", "X"))
     ):
         if chosen.any():
             ax.errorbar(
@@ -41,7 +41,7 @@ def deviations(rows: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axe
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(heights, [f"{row['case']}, {row['policy']}: {row['quantity']}" for row in rows])
     ax.tick_params(axis="y", labelsize=6)
-    ax.invert_yaxis()
-    ax.set_xlabel("Simulated mean less theory (% of theory), 99.9 % interval")
-    ax.legend(loc="lower right", fontsize=7)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel("Simulated less theory (%)")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, fontsize=7)
     return ax

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from simulator import RunSpec, simulate
 from simulator.theory.case import Case, estimate_case
 from simulator.theory.compare import CASES
 
@@ -56,3 +57,18 @@ def test_every_router_is_compared() -> None:
 
     kinds = {router.model_fields["kind"].default for router in ROUTERS}
     assert {case.policy.removeprefix("none, router ") for case in CASES} >= kinds
+
+
+def test_continuous_batches_waste_no_row_and_no_seat_while_anyone_waits() -> None:
+    """The efficiency that static batches are compared with is 1."""
+    workload = {"arrivals": 1e6, "prompt_tokens": 1, "num_requests": 200}
+    spec = RunSpec(
+        workload=workload | {"output_tokens": {"kind": "exponential", "mean": 25}},
+        policy={"kind": "vllm-v1", "max_num_seqs": 8},
+        cost={"kind": "fixed", "step_ms": 1000},
+    )
+    steps = simulate(spec).tables["steps"]
+    assert (steps["useful_tokens"] == steps["charged_tokens"]).all()
+    waits = steps["num_waiting"] > 0
+    assert waits.sum() > 100
+    assert (steps["num_running"][waits][1:] == 8).all()  # the first arrival starts alone

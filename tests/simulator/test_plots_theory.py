@@ -28,4 +28,7 @@ def test_rows_have_names_units_and_a_mark_where_theory_is_outside() -> None:
     assert "%" in ax.get_xlabel()
     legend = ax.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["theory inside", "theory outside"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "theory inside the 99.9 % interval",
+        "outside",
+    ]
