@@ -33,7 +33,7 @@ def batch_case(
 
     def values() -> dict[str, float]:
         found = solution()
-        return {"E[b]": found.size, "W": found.sojourn, "busy": found.utilisation}
+        return {"1/E[b]": 1 / found.size, "W": found.sojourn, "busy": found.utilisation}
 
     return Case(
         family=family,
@@ -48,7 +48,7 @@ def batch_case(
         theory=values,
         sample=look(
             {
-                "E[b]": Measured.batch_size,
+                "1/E[b]": Measured.batches,
                 "W": Measured.sojourn,
                 "busy": Measured.utilisation,
             },
@@ -187,7 +187,7 @@ def timer(
 
     def values() -> dict[str, float]:
         size, wait = theory.window_only(rate, window_s)
-        return {"E[b]": size, "W_q": wait}
+        return {"1/E[b]": 1 / size, "W_q": wait}
 
     def controls(seen: Measured) -> Controls:
         return seen.number_controls()[:2]  # nobody is ever in service
@@ -204,7 +204,7 @@ def timer(
             "measure": {"warmup_s": 10 * window_s},
         },
         theory=values,
-        sample=look({"E[b]": Measured.batch_size, "W_q": Measured.wait}, controls),
+        sample=look({"1/E[b]": Measured.batches, "W_q": Measured.wait}, controls),
         is_quick=is_quick,
     )
 
@@ -234,13 +234,13 @@ def continuous(
             "measure": {"warmup_s": warmup_s},
         },
         theory=lambda: {
-            "E[b]": solution().size,
+            "steps a request": tokens / solution().size,
             "W": solution().sojourn,
             "busy": solution().utilisation,
         },
         sample=look(
             {
-                "E[b]": Measured.batch_size,
+                "steps a request": Measured.batches,
                 "W": Measured.sojourn,
                 "busy": Measured.utilisation,
             },

@@ -23,11 +23,11 @@ def test_the_table_names_case_theory_interval_and_rule_and_the_file_has_the_rows
         *("case", "policy", "parameters", "value", "theory", "simulated", "+/-", "dev.", "%"),
         *("runs", "inside"),
     ]
-    assert lines[2].startswith("timer only  window-enqueue  rate 2.0, T 1.0  E[b]")
+    assert lines[2].startswith("timer only  window-enqueue  rate 2.0, T 1.0  1/E[b]")
     assert lines[2].endswith("yes")
     assert "99.9 % t interval" in outcome.out
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    assert [row["quantity"] for row in rows] == ["E[b]", "W_q"]
+    assert [row["quantity"] for row in rows] == ["1/E[b]", "W_q"]
     assert tuple(rows[0]) == compare.COLUMNS
     other = json.loads(quick(*ONE, "--json", "--seed", "5").out)
     assert [row["theory"] for row in other] == [float(row["theory"]) for row in rows]
