@@ -179,7 +179,7 @@ SERVERS = (
         (20_000, 200),
         lambda: theory.shortest_of_two_sojourn(0.8, 1.0),
     ),
-    closed(10, 10.0, (1500, 100), is_quick=True),
-    closed(20, 10.0, (4000, 400)),
+    closed(20, 10.0, (1000, 200), is_quick=True),
+    closed(10, 10.0, (4000, 100)),
 )
 """The cases."""
