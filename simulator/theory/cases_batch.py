@@ -312,7 +312,7 @@ BATCHES = (
     timer(0.5, 4.0, "window-enqueue", 1500),
     timer(2.0, 1.0, "window-pull", 1500),
     timer(2.0, 1.0, "window-freeze", 1500),
-    static_rows(8, 25, 60, is_quick=True),
+    static_rows(4, 25, 100, is_quick=True),
     static_rows(8, 200, 200),
     continuous(1.0, 0.01, 0.02, 20, 8, (800, 20)),
     continuous(1.5, 0.02, 0.01, 20, 32, (3000, 60)),

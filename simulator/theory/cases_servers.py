@@ -167,7 +167,7 @@ SERVERS = (
         POWER_OF_TWO,
         0.3,
         2,
-        (1600, 30),
+        (1200, 30),
         lambda: theory.shortest_of_two_sojourn(0.3, 1.0),
         is_quick=True,
     ),

@@ -82,7 +82,7 @@ def two_point_service() -> Case:
         parameters={"rate": 0.5, "S": "0.5 or 5.5"},
         policy="none",
         run={
-            "workload": one_token(0.5, 1200),
+            "workload": one_token(0.5, 1000),
             "policy": "none",
             "cost": {"kind": "empirical", "values_ms": [500, 5500], "probs": [0.9, 0.1]},
             "measure": {"warmup_s": 80},
@@ -91,8 +91,7 @@ def two_point_service() -> Case:
         sample=look(
             {"W_q": Measured.wait, "busy": Measured.utilisation},
             Measured.number_controls,
-            Measured.rest_controls,
-            partial(Measured.service_controls, mean=1.0, second_moment=second),
+            lambda seen: seen.work_controls(seen.services(), Moments(1.0, 1.0, second)),
         ),
         is_quick=True,
     )
