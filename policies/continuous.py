@@ -121,7 +121,7 @@ class Continuous(Policy):
         for request in step.preempted:
             self._turns.pop(request.id, None)
             self._order.add(request, view)
-        is_steady = is_settled or (self._budget.is_constant and not self._order.preemptive)
+        is_steady = is_settled or (self._budget.is_constant and self._order.is_steady)
         return self._decision(view, step, kv.journal, is_steady)
 
     def _is_settled(self, view: View) -> bool:

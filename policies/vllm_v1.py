@@ -64,7 +64,7 @@ class VllmV1(PolicySpec):
     -----
     The watermark counts at admission only and is waived for an idle replica, as in the source.
     Not modelled: speculative decoding, LoRA, encoder inputs, KV connectors. `decodes_first`,
-    budgets other than `fixed`, `sjf` and `edf` are not in vLLM; see their own sources.
+    budgets other than `fixed`, `sjf`, `srpt` and `edf` are not in vLLM; see their own sources.
 
     Examples
     --------

@@ -121,6 +121,7 @@ EXAMPLES: Mapping[str, Example] = {
     "sarathi": Example({"kind": "sarathi", "chunk_size": 8}, [(0, 5, 4), (0, 12, 2), (0, 4, 2)]),
     "order-fcfs": Example(SINGLE, JOBS),
     "order-sjf": Example({**SINGLE, "order": "sjf"}, JOBS),
+    "order-srpt": Example({**SINGLE, "order": "srpt"}, JOBS),
     "order-priority": Example(
         {**SINGLE, "order": "priority"},
         [(0, 1, 3, 1), (10, 1, 2, 2), (20, 1, 2, 0)],

@@ -55,6 +55,7 @@ LOADED_ON_DEMAND = {
     "profile-gpu": "Time the operators of a model on the GPU at hand, for calibrate.",
     "cost": "Take one step apart: the time of every term, and what bounds it.",
     "validate": "Replay published measurements of serving engines and compare.",
+    "theory": "Compare simulated means with the formulas of queueing theory.",
     "workload": "Look at a workload, fit a generator to it, or write one to a file.",
     "regress": "Record metrics of a suite of runs, and check that they do not become worse.",
 }

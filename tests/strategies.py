@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from policies import (
+    ClipperAimd,
     OneAtATime,
+    Orca,
     PolicySpec,
     Release,
+    Sarathi,
     Static,
+    Triton,
+    VllmV0,
     VllmV1,
     WindowEnqueue,
+    WindowFreeze,
     WindowPull,
 )
-from policies.orders import Fcfs, Priority
+from policies.budgets import AscendTable, BudgetSpec, Fixed, ModelPredictive
+from policies.orders import Edf, Fcfs, OrderSpec, Priority, Sjf, Srpt
+from policies.predictors import ClassMean, NoisyOracle
 from simulator.cost import BaseCostSpec, FixedSpec, LinearBatchSpec, LinearSpec
 from workloads.trace import Trace
 
@@ -117,6 +125,95 @@ def window_enqueues() -> st.SearchStrategy[WindowEnqueue]:
     )
 
 
+def window_freezes() -> st.SearchStrategy[WindowFreeze]:
+    """Draw a `window-freeze` policy."""
+    return st.builds(WindowFreeze, max_wait_ms=_waits(), **_request_level())
+
+
+def clippers() -> st.SearchStrategy[ClipperAimd]:
+    """Draw a `clipper-aimd` policy."""
+    return st.builds(
+        ClipperAimd, slo_ms=st.sampled_from([5.0, 50.0]), max_wait_ms=_waits(), **_request_level()
+    )
+
+
+@st.composite
+def tritons(draw: st.DrawFn) -> Triton:
+    """Draw a `triton` policy, some with limits of the queue and with levels."""
+    largest = draw(st.integers(1, 5))
+    levels = draw(st.sampled_from([0, 0, 2]))
+    return Triton(
+        max_batch_size=largest,
+        preferred_batch_size=tuple(draw(st.lists(st.integers(1, largest), max_size=2))),
+        max_queue_delay_microseconds=draw(st.sampled_from([0, 7812, 50_000])),
+        max_queue_size=draw(st.sampled_from([0, 0, 2])),
+        default_timeout_microseconds=draw(st.sampled_from([0, 0, 30_000])),
+        timeout_action=draw(st.sampled_from(["REJECT", "DELAY"])),
+        priority_levels=levels,
+        default_priority_level=levels,
+        release=draw(st.sampled_from(Release)),
+    )
+
+
+def orcas() -> st.SearchStrategy[Orca]:
+    """Draw an `orca` policy."""
+    slots = st.one_of(st.none(), st.integers(MAX_PROMPT + MAX_OUTPUT, 200))
+    return st.builds(Orca, max_bs=st.integers(1, 5), n_slots=slots)
+
+
+def vllm_v0s() -> st.SearchStrategy[VllmV0]:
+    """Draw a `vllm-v0` policy that recomputes or swaps."""
+    return st.builds(
+        VllmV0,
+        max_num_seqs=st.integers(1, 5),
+        watermark=st.sampled_from([0.0, 0.01]),
+        scheduler_delay_factor=st.sampled_from([0.0, 0.5]),
+        preemption_mode=st.sampled_from(["recompute", "swap"]),
+    )
+
+
+def sarathis() -> st.SearchStrategy[Sarathi]:
+    """Draw a `sarathi` policy."""
+    return st.builds(
+        Sarathi,
+        chunk_size=st.sampled_from([1, 5, 16, 512]),
+        max_num_seqs=st.integers(1, 5),
+        watermark=st.sampled_from([0.0, 0.01]),
+        budget=budgets(),
+    )
+
+
+def budgets() -> st.SearchStrategy[BudgetSpec]:
+    """Draw a budget of a step; half of them are fixed."""
+    tables = st.builds(
+        AscendTable,
+        slo_ms=st.sampled_from([-1.0, 0.0, 6.0, 20.0]),
+        on_miss=st.sampled_from(["min", "default"]),
+        ctx_lens=st.just((8, 32)),
+        d_nums=st.just((1, 3)),
+        chunk_sizes=st.just((2, 8, 32)),
+    )
+    predictive = st.builds(
+        ModelPredictive, tpot_slo_ms=st.sampled_from([5.0, 15.0]), min_chunk=st.just(2)
+    )
+    return st.one_of(st.just(Fixed()), tables | predictive)
+
+
+def orders() -> st.SearchStrategy[OrderSpec]:
+    """Draw an order of the queue."""
+    return st.sampled_from(
+        [
+            Fcfs(),
+            Priority(),
+            Sjf(predictor=NoisyOracle()),
+            Sjf(predictor=ClassMean(), work="output-tokens"),
+            Srpt(),
+            Edf(ttft_slo_ms=100, tpot_slo_ms=10),
+            Edf(ttft_slo_ms=100, tpot_slo_ms=10, preemptive=True),
+        ]
+    )
+
+
 @st.composite
 def vllm_v1s(draw: st.DrawFn) -> VllmV1:
     """Draw a `vllm-v1` policy; without chunks the budget holds the longest request, as in vLLM."""
@@ -131,12 +228,23 @@ def vllm_v1s(draw: st.DrawFn) -> VllmV1:
         scheduler_reserve_full_isl=draw(st.booleans()),
         max_num_active_seqs=draw(st.one_of(st.none(), st.integers(1, 4))),
         long_prefill_token_threshold_adaptive=draw(st.booleans()),
-        order=draw(st.sampled_from([Fcfs(), Priority()])),
+        order=draw(orders()),
+        budget=draw(budgets()) if chunked else Fixed(),
     )
 
 
 def policies() -> st.SearchStrategy[PolicySpec]:
     """Draw any built-in policy with random parameters."""
     return st.one_of(
-        st.just(OneAtATime()), statics(), window_pulls(), window_enqueues(), vllm_v1s()
+        st.just(OneAtATime()),
+        statics(),
+        window_pulls(),
+        window_enqueues(),
+        window_freezes(),
+        tritons(),
+        clippers(),
+        orcas(),
+        vllm_v0s(),
+        vllm_v1s(),
+        sarathis(),
     )

@@ -46,6 +46,14 @@ def test_shortest_job_first_lowers_the_mean_flow_time(replay, order, sequence, f
     assert mean_flow(run) == pytest.approx(flow, abs=1e-12)
 
 
+def test_shortest_remaining_time_preempts_for_the_lowest_mean_flow_time(replay):
+    run = replay(server("srpt"), JOBS)
+    assert served(run) == "ABBCAAAA"  # at 2, B and C lack a token each: B came first
+    assert mean_flow(run) == pytest.approx(4.0, abs=1e-12)
+    assert run.lines[1] == "1: -A B1"
+    assert run.requests["A"].recomputed_tokens == 1  # its prompt, in the step of its next token
+
+
 @pytest.mark.parametrize("work", ["seconds", "output-tokens"])
 def test_both_measures_of_work_agree_where_prompts_are_equal(replay, work):
     assert served(replay(server({"kind": "sjf", "work": work}), JOBS)) == "AAAAACBB"

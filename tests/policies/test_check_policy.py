@@ -10,23 +10,30 @@ from pydantic import ConfigDict, field_validator
 from policies import (
     ALL_RUNNING,
     POLICIES,
+    ClipperAimd,
     Decision,
     Limits,
     Mode,
     OneAtATime,
+    Orca,
     Plan,
     Policy,
     PolicySpec,
     Release,
+    Sarathi,
     Shape,
     Static,
     Trigger,
+    Triton,
+    VllmV0,
     VllmV1,
     WindowEnqueue,
+    WindowFreeze,
     WindowPull,
     Work,
 )
-from policies.orders import Priority
+from policies.budgets import BUDGETS
+from policies.orders import ORDERS, Priority
 from simulator.testing import check_policy
 
 BATCHES = (
@@ -53,12 +60,46 @@ SETTINGS = [
         long_prefill_token_threshold_adaptive=True,
         order=Priority(),
     ),
+    *(WindowFreeze.model_validate({"max_wait_ms": 7.3} | batch) for batch in BATCHES[1:]),
+    Triton(max_batch_size=4, preferred_batch_size=(2, 3), max_queue_delay_microseconds=7000),
+    Triton(max_batch_size=3, max_queue_size=2, default_timeout_microseconds=9000),
+    ClipperAimd(max_batch_size=4, slo_ms=12, max_wait_ms=5),
+    Orca(max_bs=3, n_slots=64),
+    VllmV0(max_num_seqs=3, preemption_mode="swap", scheduler_delay_factor=0.5),
+    Sarathi(chunk_size=5, max_num_seqs=3),
+    Sarathi(chunk_size=9, budget={"kind": "model-predictive", "tpot_slo_ms": 9, "min_chunk": 2}),
+    VllmV1(
+        max_num_batched_tokens=16,
+        order={"kind": "edf", "ttft_slo_ms": 20, "tpot_slo_ms": 5, "preemptive": True},
+        budget={
+            "kind": "ascend-table",
+            "slo_ms": 12,
+            "ctx_lens": (8, 64),
+            "d_nums": (1, 4),
+            "chunk_sizes": (2, 8, 16),
+        },
+        max_num_seqs=3,
+    ),
 ]
 
 
 @pytest.mark.parametrize("cls", POLICIES)
 def test_every_built_in_policy_keeps_the_contract_with_its_defaults(cls):
     check_policy(cls(), num_traces=12, seed=1)
+
+
+def test_the_settings_name_every_policy_but_the_one_without_parameters():
+    assert {type(spec) for spec in SETTINGS} == set(POLICIES) - {OneAtATime}
+
+
+@pytest.mark.parametrize("cls", ORDERS)
+def test_every_order_keeps_the_contract_with_its_defaults(cls):
+    check_policy(VllmV1(max_num_batched_tokens=9, max_num_seqs=3, order=cls()), num_traces=6)
+
+
+@pytest.mark.parametrize("cls", BUDGETS)
+def test_every_budget_keeps_the_contract_with_its_defaults(cls):
+    check_policy(VllmV1(max_num_batched_tokens=9, max_num_seqs=3, budget=cls()), num_traces=6)
 
 
 @pytest.mark.parametrize("spec", SETTINGS, ids=repr)

@@ -155,6 +155,29 @@ def test_nobody_loses_a_seat_without_need(deadline, seats):
     assert decision.admit == ((2,) if seats == 3 else ())
 
 
+def test_fewer_tokens_to_come_take_the_seat_of_most():
+    running = [decode(0), decode(1)]  # each has one token
+    waiting = [ScriptedRequest(2, 4), ScriptedRequest(3, 4)]
+    known = {"oracle": {0: 5, 1: 9, 2: 7, 3: 8}}
+    decision = decide("srpt", waiting, running, max_num_seqs=2, **known)
+    assert [rid for rid, _ in decision.preempt] == [1]
+    assert decision.admit == (2,)
+
+
+def test_who_runs_with_fewest_tokens_to_come_keeps_the_seat_in_a_steady_plan():
+    running, waiting = [decode(0)], [ScriptedRequest(1, 4)]
+    decision = decide("srpt", waiting, running, max_num_seqs=1, oracle={0: 6, 1: 5})
+    assert decision.preempt == ()
+    assert decision.plan.steady
+
+
+def test_request_that_outlives_its_prediction_stays_ahead():
+    order = {"kind": "srpt", "predictor": {"kind": "constant", "output_tokens": 4}}
+    running = [ScriptedRequest(0, 8, computed=17, generated=10, max_tokens=99)]
+    decision = decide(order, [ScriptedRequest(1, 4)], running, max_num_seqs=1)
+    assert decision.preempt == ()
+
+
 def test_preemptive_plan_is_steady_only_while_nobody_waits():
     running = [decode(0, ttft_slo=1.0, tpot_slo=1.0)]
     waiting = [ScriptedRequest(1, 4, ttft_slo=3.0)]
@@ -176,6 +199,7 @@ def test_name_alone_stands_for_the_defaults():
         {"kind": "edf", "tpot_slo_ms": -1},
         {"kind": "sjf", "work": "hours"},
         {"kind": "sjf", "aging": -1},
+        {"kind": "srpt", "work": "seconds"},
         {"kind": "sjf", "predictor": "crystal-ball"},
         {"kind": "fcfs", "preemptive": True},
     ],
@@ -262,6 +286,13 @@ def test_orders_stand_in_yaml():
             "order": {"kind": "edf", "ttft_slo_ms": 20, "tpot_slo_ms": 5, "preemptive": True},
             "max_num_seqs": 2,
         },
+        {"order": "srpt", "max_num_seqs": 2},
+        {
+            "order": {"kind": "srpt", "predictor": {"kind": "noisy-oracle", "sigma": 2}},
+            "max_num_batched_tokens": 9,
+            "max_num_seqs": 3,
+        },
+        {"order": {"kind": "srpt", "predictor": "constant"}, "max_num_seqs": 1},
         {"order": "priority", "max_num_batched_tokens": 8, "decodes_first": True},
     ],
     ids=repr,

@@ -23,6 +23,7 @@ ORDERS: list[object] = [
     {"kind": "edf", "ttft_slo_ms": 500, "tpot_slo_ms": 100, "preemptive": True},
     {"kind": "sjf", "predictor": "class-mean"},
     {"kind": "sjf", "predictor": "constant", "work": "output-tokens"},
+    {"kind": "srpt", "predictor": "class-mean"},
 ]
 BUDGETS: list[object] = [
     {"kind": "model-predictive", "tpot_slo_ms": 1500},

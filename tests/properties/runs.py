@@ -6,7 +6,16 @@ from typing import Any
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 
-from policies.base import Decision, Machine, Policy, PolicySpec, RequestView, Trigger, View
+from policies.base import (
+    Decision,
+    Machine,
+    Mode,
+    Policy,
+    PolicySpec,
+    RequestView,
+    Trigger,
+    View,
+)
 from simulator import DecisionLog, Observer, Result, RunSpec, simulate
 from simulator.request import Request
 from tests.simulator.harness import given as given_rows
@@ -60,7 +69,8 @@ class Count(Observer):
         self, now: float, trigger: Trigger, decision: Decision, work: list[tuple[int, int]]
     ) -> None:
         self._pass(now)
-        self._queue += len(decision.preempt) - len(decision.admit) - len(decision.reject)
+        back = sum(mode is Mode.RECOMPUTE for _, mode in decision.preempt)
+        self._queue += back - len(decision.admit) - len(decision.reject)
 
     def on_leave(self, request: Request, now: float) -> None:
         self._pass(now)
@@ -84,6 +94,7 @@ class _Watched(Policy):
     def __init__(self, inner: Policy) -> None:
         self._inner = inner
         self.limits = inner.limits
+        self.needs_oracle = inner.needs_oracle
         self.view: View | None = None
 
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
@@ -95,6 +106,9 @@ class _Watched(Policy):
 
     def on_submit(self, request: RequestView, view: View) -> str | None:
         return self._inner.on_submit(request, view)
+
+    def on_finish(self, request: RequestView, view: View) -> None:
+        self._inner.on_finish(request, view)
 
 
 def view_of_last_run() -> View:

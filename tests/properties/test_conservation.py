@@ -7,7 +7,7 @@ from hypothesis import event, given
 
 from simulator import RunSpec, simulate
 from tests.properties.runs import Watched, property_test, specs, trace, view_of_last_run
-from tests.strategies import statics, vllm_v1s
+from tests.strategies import orcas, sarathis, statics, vllm_v0s, vllm_v1s
 
 
 @property_test
@@ -68,7 +68,7 @@ def test_causes_come_before_effects(spec: RunSpec) -> None:
 
 
 @property_test
-@given(specs(statics() | vllm_v1s()))
+@given(specs(statics() | orcas() | vllm_v0s() | vllm_v1s() | sarathis()))
 def test_the_machine_never_rests_while_somebody_waits(spec: RunSpec) -> None:
     """Work conservation: these policies have no timer, so only an arrival ends a rest."""
     result = simulate(spec)

@@ -44,6 +44,8 @@ ORDERS = (
     "priority",
     {"kind": "sjf", "predictor": "noisy-oracle"},
     {"kind": "sjf", "predictor": "class-mean", "work": "output-tokens"},
+    "srpt",
+    {"kind": "srpt", "predictor": "noisy-oracle"},
     {"kind": "edf", "ttft_slo_ms": 500, "tpot_slo_ms": 100},
     {"kind": "edf", "ttft_slo_ms": 500, "tpot_slo_ms": 100, "preemptive": True},
 )

@@ -1,0 +1,53 @@
+"""`batchlab theory`: the table, the files, and what it refuses."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from simulator.theory import compare
+from tests.cli.process import Command
+
+ONE = ("theory", "--only", "timer only as window-enqueue: rate 2")
+
+
+def test_the_table_names_case_theory_interval_and_rule_and_the_file_has_the_rows(
+    quick: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    outcome = quick(*ONE, "-o", str(file))
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert lines[0].split() == [
+        *("case", "policy", "parameters", "value", "theory", "simulated", "+/-", "dev.", "%"),
+        *("runs", "inside"),
+    ]
+    assert lines[2].startswith("timer only  window-enqueue  rate 2.0, T 1.0  1/E[b]")
+    assert lines[2].endswith("yes")
+    assert "99.9 % t interval" in outcome.out
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    assert [row["quantity"] for row in rows] == ["1/E[b]", "W_q"]
+    assert tuple(rows[0]) == compare.COLUMNS
+    other = json.loads(quick(*ONE, "--json", "--seed", "5").out)
+    assert [row["theory"] for row in other] == [float(row["theory"]) for row in rows]
+    assert [row["simulated"] for row in other] != [float(row["simulated"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "M/M/7"), "no case of that name; nearest: M/M/c"),
+        (("--seed", "-1"), "--seed -1: expected at least 0"),
+        (("--jobs", "0"), "--jobs 0: expected at least 1"),
+        (("-o", "rows.txt"), "expected a name that ends in .csv or .json"),
+        (("-o", "no/such/folder/rows.csv"), "expected a file in a folder that exists"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(
+    quick: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    outcome = quick("theory", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
