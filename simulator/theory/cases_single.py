@@ -74,28 +74,26 @@ def md1(rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = Fal
     )
 
 
-def two_point_service(
-    rate: float, num_requests: int, warmup_s: float, *, is_quick: bool = False
-) -> Case:
+def two_point_service() -> Case:
     """Return M/G/1 with services of 0.5 s (90 %) or 5.5 s (10 %)."""
     second = 0.9 * 0.5**2 + 0.1 * 5.5**2
     return Case(
         family="M/G/1",
-        parameters={"rate": rate, "S": "0.5 or 5.5"},
+        parameters={"rate": 0.5, "S": "0.5 or 5.5"},
         policy="none",
         run={
-            "workload": one_token(rate, num_requests),
+            "workload": one_token(0.5, 1000),
             "policy": "none",
             "cost": {"kind": "empirical", "values_ms": [500, 5500], "probs": [0.9, 0.1]},
-            "measure": {"warmup_s": warmup_s},
+            "measure": {"warmup_s": 80},
         },
-        theory=lambda: {"W_q": theory.mg1_wait(rate, 1.0, second), "busy": rate},
+        theory=lambda: {"W_q": theory.mg1_wait(0.5, 1.0, second), "busy": 0.5},
         sample=look(
             {"W_q": Measured.wait, "busy": Measured.utilisation},
             Measured.number_controls,
             lambda seen: seen.work_controls(seen.services(), Moments(1.0, 1.0, second)),
         ),
-        is_quick=is_quick,
+        is_quick=True,
     )
 
 
@@ -285,8 +283,7 @@ SINGLE_SERVER = (
     md1(0.5, 800, 40, is_quick=True),
     md1(0.6, 1600, 60),
     md1(0.8, 8000, 220),
-    two_point_service(0.4, 1000, 60, is_quick=True),
-    two_point_service(0.5, 2400, 80),
+    two_point_service(),
     prefill_machine(),
     priorities(0.4, 400, 40, is_quick=True),
     priorities(0.6, 2000, 80),

@@ -17,19 +17,19 @@ RANGE = ("--low", "0.5", "--high", "64")
 
 def test_the_capacity_of_several_policies_is_a_table(quick: Command, tmp_path: Path) -> None:
     command = (*BASE, *RANGE, "--goodput", "ttft:500", "--slo", "p90_ttft_ms<=600",
-               "--grid", "policy=none,orca", "max_bs=2,8", "-o", "c",
+               "--grid", "policy=none,orca", "max_bs=2", "-o", "c",
                "--figure", "c.png", "--rates", "1")  # fmt: skip
     done = quick(*command)
     assert done.code == 0, done.out + done.err
     head = "Highest request rate (per s) with which slo_attainment >= 0.9 and p90_ttft_ms <= 600"
     assert done.out.splitlines()[0] == f"{head} [ttft <= 500 ms]"
     table = pd.read_csv(tmp_path / "c" / "capacity.csv")
-    assert list(table["policy"]) == ["none", "orca", "orca"]
-    assert list(table["max_bs"].fillna(0)) == [0, 2, 8]
+    assert list(table["policy"]) == ["none", "orca"]
+    assert list(table["max_bs"].fillna(0)) == [0, 2]
     assert list(table["capacity"]) == sorted(table["capacity"])
     assert not (table["meets"] > table["misses"]).any()
     curve = pd.read_csv(tmp_path / "c" / "curve.csv")
-    assert (curve["request_rate"] == 1).sum() == 3
+    assert (curve["request_rate"] == 1).sum() == 2
     assert (tmp_path / "c.png").stat().st_size > 10_000
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "c" / "points").iterdir()}
     again = quick(*command)
@@ -57,6 +57,7 @@ def test_never_met_is_said_and_is_an_exit_code(quick: Command) -> None:
     assert "meets the SLOs even up to 64, the end of the range." in always.out
 
 
+@pytest.mark.slow
 def test_the_fewest_replicas_are_found(quick: Command) -> None:
     done = quick(*BASE[:-4], "--find", "replicas", "--policy.kind", "none", "--rate", "9",
                  "--slo", "p50_queue_ms<=100", "--high", "16")  # fmt: skip

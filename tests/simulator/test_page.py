@@ -125,6 +125,7 @@ def test_the_page_of_a_run(single: tuple[Result, Lifelines]) -> None:
     assert "one seed" in words
 
 
+@pytest.mark.slow
 def test_the_page_of_a_comparison(text: str) -> None:
     reader = Reader(text)
     assert "<h1>Comparison two &lt;policies&gt;</h1>" in text
