@@ -34,7 +34,8 @@ def program(benchmark: Bench, *arguments: str) -> None:
             stderr=subprocess.DEVNULL,
         )
         _, status, spent = os.wait4(process.pid, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
         usage.append(spent)
 
     benchmark.pedantic(command, rounds=1)
