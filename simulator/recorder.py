@@ -61,23 +61,11 @@ integral over time. `prefill_pairs` counts pairs of query and key in the prompt 
 `prefill_context_tokens` the tokens they attend to.
 """
 
+_DERIVED = ("replica", "useful_tokens")
 _RECORDED = {
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "num_steps": np.int64,
-    "first_step_s": np.float64,
-    "last_step_s": np.float64,
-    "decode_rows": np.int64,
-    "prefill_chunks": np.int64,
-    "prefill_tokens": np.int64,
-    "prefill_pairs": np.float64,
-    "prefill_context_tokens": np.int64,
-    "context_tokens": np.int64,
-    "charged_tokens": np.int64,
-    "kv_blocks_used": np.int64,
-    "kv_block_ticks": np.int64,
-    "num_waiting": np.int64,
-    "num_running": np.int64,
+    "kv_block_ticks" if name == "kv_block_s" else name: np.int64 if name == "kv_block_s" else dtype
+    for name, dtype in STEP_COLUMNS.items()
+    if name not in _DERIVED
 }
 """The fields of `StepRecord`, in their order, as columns."""
 
