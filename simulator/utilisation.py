@@ -1,5 +1,7 @@
 """How busy arithmetic and memory of the GPU are in a run: MFU and memory-bandwidth utilisation."""
 
+from typing import Final
+
 import numpy as np
 
 from simulator.columns import Columns
@@ -7,6 +9,21 @@ from simulator.cost import StepColumns, TableSpec, utilisation
 from simulator.metrics import Metrics, Window
 from simulator.spec import RunSpec
 from simulator.stats import Floats, overlap
+
+BLOCK: Final = 1 << 20
+"""Rows that are looked at at a time: each takes many numbers of its own."""
+
+_NEEDED = (
+    "start_s",
+    "end_s",
+    "num_steps",
+    "decode_rows",
+    "context_tokens",
+    "prefill_tokens",
+    "prefill_chunks",
+    "prefill_pairs",
+    "prefill_context_tokens",
+)
 
 
 def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
@@ -51,13 +68,16 @@ def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
 def mean_use(spec: RunSpec, steps: Columns, window: Window) -> Metrics:
     """Return MFU and bandwidth utilisation over the measured window, idle time included."""
     names = ("mfu", "bandwidth_utilisation")
-    shares = use_of_steps(spec, steps)
-    if shares is None or not window.length:
+    if not isinstance(spec.cost, TableSpec) or not window.length:
         return dict.fromkeys(names)
-    start, end = (steps[name].astype(np.float64) for name in ("start_s", "end_s"))
-    weight = overlap(start, end, window.start, window.end)
+    columns = {name: steps[name] for name in _NEEDED}
+    used = np.zeros(2)
+    for first in range(0, len(columns["start_s"]), BLOCK):
+        block = {name: column[first : first + BLOCK] for name, column in columns.items()}
+        shares = use_of_steps(spec, block)
+        assert shares is not None, "there is a GPU"
+        start, end = (block[name].astype(np.float64) for name in ("start_s", "end_s"))
+        weight = overlap(start, end, window.start, window.end)
+        used += [float((weight * share).sum()) for share in shares]
     length = window.length * spec.engine.num_replicas
-    return {
-        name: float((weight * share).sum()) / length
-        for name, share in zip(names, shares, strict=True)
-    }
+    return {name: float(amount) / length for name, amount in zip(names, used, strict=True)}
