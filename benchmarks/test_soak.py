@@ -3,17 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Bench = Callable[..., Any]
-AZURE = (
-    Path(__file__).resolve().parents[2]
-    / "shared/traces/azure_llm_2023/AzureLLMInferenceTrace_conv.csv.gz"
-)
+from benchmarks.test_speed import AZURE, Bench
+
 PEER = [
     "--workload.kind=synthetic",
     "--workload.arrivals.kind=poisson",

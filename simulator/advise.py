@@ -17,12 +17,12 @@ from simulator.advise_search import (
     preferred,
     search,
 )
-from simulator.compare import each_confidence
 from simulator.errors import UserError
 from simulator.grid import Point, make_points
 from simulator.metrics import Metrics
 from simulator.settings import Nested
 from simulator.spec import RunSpec
+from simulator.stats import each_confidence
 from simulator.task import Row, Task
 
 MIN_GAIN = 0.02

@@ -11,7 +11,7 @@ from simulator.grid import Point, Values, make_points
 from simulator.metrics import Metrics
 from simulator.settings import Nested
 from simulator.slo import Judgement, Objective, Verdict, judge
-from simulator.stats import mean_interval
+from simulator.stats import each_confidence, mean_interval
 from simulator.task import Row, Task
 
 Find = Literal["rate", "replicas"]
@@ -71,7 +71,7 @@ class Question:
         tolerance = self.tolerance if self.find == "rate" else None
         probes = most_probes(self.start, self.low, self.high, tolerance)
         looks = 1 + ceil(log2(self.max_seeds / self.seeds))
-        return 1 - (1 - self.confidence) / (probes * looks * len(self.objectives))
+        return each_confidence(self.confidence, probes * looks * len(self.objectives))
 
     def search(self) -> Search:
         """Return a fresh search."""

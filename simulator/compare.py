@@ -8,7 +8,8 @@ import numpy as np
 
 from simulator.errors import UserError
 from simulator.metrics import Metrics
-from simulator.stats import Floats, paired_interval, replications_needed
+from simulator.paired import higher_is_better
+from simulator.stats import Floats, each_confidence, paired_interval, replications_needed
 
 Verdict = Literal["better", "worse", "higher", "lower", "equal", "not resolved", "n/a"]
 
@@ -29,7 +30,6 @@ METRICS = (
 )
 """Metrics that are compared if none are named."""
 
-MORE_IS_BETTER = ("throughput", "goodput", "attainment", "completed")
 LESS_IS_BETTER = ("_ms", "unfinished", "rejected", "preemptions", "recomputed", "padding")
 
 INPUTS = ("num_requests", "request_rate", "realised_rate", "warmup_s", "duration_s", "num_samples")
@@ -46,7 +46,7 @@ def better_sign(metric: str) -> int:
     """
     if metric.startswith(INPUTS) or metric in ("mean_step_ms",):
         return 0
-    if any(word in metric for word in MORE_IS_BETTER):
+    if higher_is_better(metric):
         return 1
     return -1 if any(word in metric for word in LESS_IS_BETTER) else 0
 
@@ -132,11 +132,6 @@ def compare(
             raise UserError(f"--metrics {name}: no such metric; {nearest(name, known)}")
     level = each_confidence(confidence, len(metrics))
     return [_difference(name, *_pairs(name, first, second), level) for name in metrics]
-
-
-def each_confidence(confidence: float, number: int) -> float:
-    """Return the confidence of each of some intervals that hold together."""
-    return 1 - (1 - confidence) / number
 
 
 def _pairs(

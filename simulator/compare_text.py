@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
-from simulator.compare import Difference, each_confidence
+from simulator.compare import Difference
+from simulator.stats import each_confidence
 
 
 def compare_text(

@@ -12,6 +12,7 @@ from simulator.errors import UserError
 from simulator.explain import nearest, validated
 from simulator.settings import merge, read_text
 from simulator.spec import RunSpec, Section, parse_yaml
+from simulator.stats import each_confidence
 
 Direction = Literal["lower", "higher", "same"]
 """What is better: a lower value, a higher one, or none (then every change is harm)."""
@@ -138,7 +139,7 @@ class Suite:
     @property
     def confidence(self) -> float:
         """Confidence of one interval, so that all of them hold together (Bonferroni)."""
-        return 1 - (1 - self.limits.confidence) / max(1, self.num_cells)
+        return each_confidence(self.limits.confidence, max(1, self.num_cells))
 
     def only(self, names: list[str]) -> list[Scenario]:
         """Return the named scenarios, or all if none is named.

@@ -131,6 +131,17 @@ def time_weighted_percentile(values: Floats, durations: Floats, percentile: floa
     return float(values[order][min(int(index), len(values) - 1)])
 
 
+def each_confidence(confidence: float, number: int) -> float:
+    """Return the confidence of each of some intervals, so that all hold together (Bonferroni).
+
+    Examples
+    --------
+    >>> round(each_confidence(0.95, 5), 12)
+    0.99
+    """
+    return 1 - (1 - confidence) / number
+
+
 def mean_interval(
     values: Floats, confidence: float = 0.95
 ) -> tuple[float | None, float | None, float | None]:

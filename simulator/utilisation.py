@@ -13,17 +13,16 @@ from simulator.stats import Floats, overlap
 BLOCK: Final = 1 << 20
 """Rows that are looked at at a time: each takes many numbers of its own."""
 
-_NEEDED = (
-    "start_s",
-    "end_s",
-    "num_steps",
+_HELD = (
     "decode_rows",
     "context_tokens",
     "prefill_tokens",
     "prefill_chunks",
+    "num_steps",
     "prefill_pairs",
     "prefill_context_tokens",
 )
+"""The fields of `StepColumns`, in their order, as columns of a steps table."""
 
 
 def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
@@ -52,15 +51,7 @@ def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
     """
     if not isinstance(spec.cost, TableSpec):
         return None
-    columns = StepColumns(
-        steps["decode_rows"],
-        steps["context_tokens"],
-        steps["prefill_tokens"],
-        steps["prefill_chunks"],
-        steps["num_steps"],
-        steps["prefill_pairs"],
-        steps["prefill_context_tokens"],
-    )
+    columns = StepColumns(*(steps[name] for name in _HELD))
     seconds = steps["end_s"].astype(np.float64) - steps["start_s"].astype(np.float64)
     return utilisation(spec.cost, columns, seconds)
 
@@ -70,7 +61,7 @@ def mean_use(spec: RunSpec, steps: Columns, window: Window) -> Metrics:
     names = ("mfu", "bandwidth_utilisation")
     if not isinstance(spec.cost, TableSpec) or not window.length:
         return dict.fromkeys(names)
-    columns = {name: steps[name] for name in _NEEDED}
+    columns = {name: steps[name] for name in ("start_s", "end_s", *_HELD)}
     used = np.zeros(2)
     for first in range(0, len(columns["start_s"]), BLOCK):
         block = {name: column[first : first + BLOCK] for name, column in columns.items()}

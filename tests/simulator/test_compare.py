@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from simulator.compare import better_sign, compare, each_confidence
+from simulator.compare import better_sign, compare
 from simulator.errors import UserError
 from simulator.plots_compare import forest
+from simulator.stats import each_confidence
 
 RNG = np.random.default_rng(3)
 SHARED = RNG.normal(0, 20, 12)
