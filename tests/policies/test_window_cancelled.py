@@ -1,41 +1,28 @@
 """Requests whose client goes away leave every policy that keeps a queue of its own."""
 
 import pytest
-from simpy.core import Environment
 
 from policies import ClipperAimd, Orca, Release, Triton, WindowEnqueue, WindowFreeze, WindowPull
-from simulator.clock import ARRIVAL, CANCEL, At
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
+from tests.simulator.leaving import serve
 from workloads.request import RequestSpec
 
 WINDOW = {"max_wait_ms": 10_000}
 ROWS = [(0.0, 4, 2), (3.0, 4, 2), (4.0, 4, 3)]
 
 
-def serve(kind, policy, cancels, rows=ROWS, step=2.0):
+def leaves(kind, policy, cancels, rows=ROWS, step=2.0):
     """Run rows, and cancel some at their times; return when and how each one left."""
-    rows = [RequestSpec(rid, *row) for rid, row in enumerate(rows)]
-    outputs = {row.id: row.output_tokens for row in rows}
-    env, kv = Environment(), kind.ledger_type(None, 16)
-    engine = kind(env, policy.build(), FixedCost(step), kv, outputs)
-    engine.start()
-    requests = [kind.request_type(row) for row in rows]
-    for request in requests:
-        arrival = At(env, request.arrival, ARRIVAL)
-        arrival.callbacks.append(lambda _, request=request: engine.submit(request))
-    for time, rid in cancels:
-        At(env, time, CANCEL).callbacks.append(lambda _, rid=rid: engine.cancel(rid))
-    env.run()
-    engine.check_done()
-    assert kv.used == 0
+    specs = [RequestSpec(rid, *row) for rid, row in enumerate(rows)]
+    requests, _ = serve(kind, specs, policy, FixedCost(step), cancels)
     return [(request.state.value, request.finish) for request in requests]
 
 
 @pytest.fixture(params=[Engine, FastEngine], ids=["reference", "fast"])
 def leave(request):
-    return lambda *args, **kwargs: serve(request.param, *args, **kwargs)
+    return lambda *args, **kwargs: leaves(request.param, *args, **kwargs)
 
 
 WAITING = [

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from simpy.core import Environment
 
 from policies import POLICIES, PolicySpec
 from policies.base import Machine
-from simulator.clock import ARRIVAL, CANCEL, At
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
 from simulator.observer import Observer
 from simulator.recorder import DecisionLog, TableRecorder
 from simulator.run import simulate
 from simulator.spec import RunSpec
+from tests.simulator.leaving import serve
 from tests.strategies import TICK, Scenario, scenarios
 from workloads.request import RequestSpec
 
@@ -202,25 +201,14 @@ def by_hand(
 ) -> tuple[object, ...]:
     """Run a scenario whose clients go away at times; return everything it leaves."""
     rows = [RequestSpec(rid, *row) for rid, row in enumerate(scenario.rows)]
-    outputs = {row.id: row.output_tokens for row in rows}
-    env, kv = Environment(), kind.ledger_type(scenario.num_blocks, scenario.block_size)
-    log, recorder = DecisionLog(), TableRecorder(outputs)
+    log, recorder = DecisionLog(), TableRecorder([row.output_tokens for row in rows])
+    known = [(time, rid) for time, rid in leaving if time >= rows[rid].arrival]
     cost = scenario.cost.build(np.random.default_rng(0))
-    engine = kind(env, policy.build(), cost, kv, outputs, 60, (log, recorder))
-    engine.start()
-    for row in rows:
-        request = kind.request_type(row)
-        at = At(env, request.arrival, ARRIVAL)
-        at.callbacks.append(lambda _, request=request: engine.submit(request))
-    for time, rid in leaving:
-        if time >= rows[rid].arrival:
-            At(env, time, CANCEL).callbacks.append(lambda _, rid=rid: engine.cancel(rid))
-    env.run()
-    engine.check_done()
-    assert kv.used == 0
+    blocks = scenario.num_blocks, scenario.block_size
+    _, end = serve(kind, rows, policy, cost, known, *blocks, 60, (log, recorder))
     tables = recorder.tables()
     columns = [column.tobytes() for table in tables.values() for column in table.values()]
-    return log.lines, columns, env.now
+    return log.lines, columns, end
 
 
 @st.composite
