@@ -86,6 +86,11 @@ class Plan(NamedTuple):
         Whether the same plan holds for the following steps as long as nobody arrives, finishes
         or runs out of blocks, and no chunk is the last of its prompt. It allows the engine to run
         them in one go.
+    until_arrival : bool
+        Whether, after this step and as long as nobody arrives, leaves early or runs out of blocks,
+        every decode computes one token a step, whoever finishes meanwhile, and nothing is planned
+        when nobody is left. Where the step leaves no prompt unfinished, the engine need not ask
+        again until then.
     """
 
     decodes: AllRunning | tuple[int, ...] = ()
@@ -93,6 +98,7 @@ class Plan(NamedTuple):
     shape: Shape | None = None
     release: Release = Release.PER_REQUEST
     steady: bool = False
+    until_arrival: bool = False
 
 
 class KvOp(NamedTuple):

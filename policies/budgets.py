@@ -20,7 +20,10 @@ class Budget(ABC):
         """Return the budget of the next step, decodes included."""
 
     def at_least(self, num_decodes: int) -> int:
-        """Return a number below which no step with so many decodes will find its budget."""
+        """Return a number below which no step with so many decodes will find its budget.
+
+        Where it is enough for them, it is enough for fewer.
+        """
         return 0
 
 

@@ -18,6 +18,7 @@ from policies.base import (
     Mode,
     Plan,
     Policy,
+    Release,
     RequestView,
     Scratch,
     Trigger,
@@ -57,7 +58,7 @@ class _Step:
     """All decodes advance, and there are this many; None: `tokens` lists who advances."""
 
 
-_ALL_DECODES = Decision(Plan(decodes=ALL_RUNNING, steady=True))
+_ALL_DECODES = Decision(Plan(decodes=ALL_RUNNING, steady=True, until_arrival=True))
 """A step of decodes only, and the steps after it."""
 
 
@@ -306,8 +307,15 @@ class Continuous(Policy):
         if step.num_decodes is not None and not step.admitted:
             journal = ()  # it is what the engine does by itself
         steady = is_steady and not preempt and (not chunks or self._goes_on(step))
-        plan = Plan(decodes, tuple(chunks), steady=steady)
+        until_arrival = not preempt and self._will_settle(view, step)
+        plan = Plan(decodes, tuple(chunks), None, Release.PER_REQUEST, steady, until_arrival)
         return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)
+
+    def _will_settle(self, view: View, step: _Step) -> bool:
+        """Whether nobody waits after this step, and no budget could leave a decode out then."""
+        number = len(view.running) + len(step.admitted)
+        none_waits = len(view.waiting) == len(step.admitted)
+        return none_waits and self._budget.at_least(number) >= number
 
     def _goes_on(self, step: _Step) -> bool:
         """Whether the next piece of the only prompt under way will be as long as this one.

@@ -46,6 +46,14 @@ def up_to_grid(seconds: float) -> float:
     return ceil(seconds * TICKS_PER_SECOND) / TICKS_PER_SECOND
 
 
+class Clock(Environment):
+    """SimPy's environment, in which time can also pass without an event."""
+
+    def pass_to(self, time: float) -> None:
+        """Go to a time before which nothing is due; cheaper than an event at that time."""
+        self._now = time
+
+
 class At(Event):
     """An event after `delay` seconds that takes its turn among those of the same time.
 

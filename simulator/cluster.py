@@ -2,11 +2,10 @@
 
 from collections.abc import Generator, Iterable, Sequence
 
-from simpy.core import Environment
 from simpy.events import Event
 
 from policies.routers import Load, Router
-from simulator.clock import ARRIVAL, At
+from simulator.clock import ARRIVAL, At, Clock
 from simulator.engine import Engine
 from simulator.kv_cache import Segment
 from simulator.observer import Observer
@@ -20,7 +19,7 @@ class Cluster(Observer):
 
     Parameters
     ----------
-    env : simpy.Environment
+    env : Clock
         Owns the clock.
     router : Router
         Picks a replica for each request.
@@ -28,7 +27,7 @@ class Cluster(Observer):
         Seconds after which the router gets a new snapshot of the loads; 0: always.
     """
 
-    def __init__(self, env: Environment, router: Router, refresh_interval: float = 0.0) -> None:
+    def __init__(self, env: Clock, router: Router, refresh_interval: float = 0.0) -> None:
         self._env = env
         self._engines: Sequence[Engine] = ()
         self._router = router

@@ -7,7 +7,6 @@ anything faster has to give the same times, to the last bit.
 from collections.abc import Generator, Sequence
 from math import inf, isfinite
 
-from simpy.core import Environment
 from simpy.events import Event, Process
 
 from policies.base import Decision, Plan, Policy, Release, Trigger
@@ -18,6 +17,7 @@ from simulator.clock import (
     TICKS_PER_SECOND,
     TIMER,
     At,
+    Clock,
     Signal,
     up_to_grid,
 )
@@ -54,7 +54,7 @@ class Engine(Replica):
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         policy: Policy,
         cost: CostModel,
         kv: BlockManager,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from simpy.core import Environment
 
 from policies.base import Decision, Trigger
 from policies.routers import RoundRobin
+from simulator.clock import Clock
 from simulator.ahead import AheadEngine
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
@@ -181,7 +181,7 @@ def simulate_run(
         Token times of each request, seconds.
     """
     config = run.config
-    env = Environment()
+    env = Clock()
     trace = Trace(arrival_s, run.prompt_tokens, run.output_tokens)
     watch = _Ends() if fast else _Tokens()
     cluster = Cluster(env, RoundRobin().build(1, np.random.default_rng(0)))

@@ -5,20 +5,25 @@ batch size. And while the policy calls its plan steady and nothing can happen in
 follow each other without an event and without asking the policy again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
-from simpy.events import Process
+from simpy.events import Event, Process
 
 from policies.base import ALL_RUNNING, Decision, KvOp, Plan, Release
-from simulator.clock import TICKS_PER_SECOND
+from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, At
 from simulator.cohort import Cohort, CohortRequest
 from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.cost.base import StepWork
 from simulator.decode_run import eventless_steps
-from simulator.engine import Engine
+from simulator.engine import Engine, Happened
 from simulator.observer import StepRecord
 from simulator.request import Request
 from simulator.rules import Listed, padded
+
+
+_ALL = Plan(ALL_RUNNING, steady=True, until_arrival=True)
+_DECODES = Decision(_ALL)
+_REST = Decision()
 
 
 class FastEngine(Engine):
@@ -34,6 +39,47 @@ class FastEngine(Engine):
         self._cohort = Cohort(self.kv)
         self._together = self._stands = False
         return super().start()
+
+    def _run(self) -> Generator[Event, None, None]:
+        env = self._env
+        yield At(env, 0.0, DECIDE)
+        while True:
+            if not self._happened:
+                yield self._sleep()
+            decision, work = self._decide()
+            if decision.plan is None:
+                if self._copied_blocks:
+                    yield At(env, self._copy_time(), STEP_DONE)
+                self._rest(decision)
+                continue
+            while decision.plan is not None:
+                end = self._begin(work, decision)
+                if end < env.peek():
+                    env.pass_to(end)
+                else:
+                    yield At(env, end - env.now, STEP_DONE)
+                self._end(work, decision.plan)
+                if env.peek() <= env.now:  # other events of this moment come first
+                    yield At(env, 0.0, DECIDE)
+                decision, work = self._unasked(decision), []
+
+    def _unasked(self, before: Decision) -> Decision:
+        """Return what the policy would say after a step, where it told so beforehand.
+
+        No plan: it has to be asked, or there is nothing to do until something happens.
+        """
+        plan = before.plan
+        assert plan is not None
+        told = plan.until_arrival and plan.release is Release.PER_REQUEST
+        if told and not self._happened and not self._watchers and before.wake_at is None:
+            if not len(self.running):
+                self._release = None
+                return _REST
+            if len(self.running) == self.running.num_decodes and self._all_advance(_ALL):
+                self._together, self._stands = True, False
+                return _DECODES
+        self._happened |= Happened.STEP_DONE
+        return _REST
 
     def _take_on(self, plan: Plan) -> Listed:
         """Return the chunks of a plan whose decodes go together, or all its work."""

@@ -7,10 +7,9 @@ ledger. When it happens is the matter of `simulator.engine`.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from simpy.core import Environment
 
 from policies.base import KvOp, Mode, Plan, Policy, Release, Trigger
-from simulator.clock import up_to_grid
+from simulator.clock import Clock, up_to_grid
 from simulator.cost.base import CostModel
 from simulator.errors import RuleBroken, RunError
 from simulator.kv_cache import BlockManager
@@ -30,7 +29,7 @@ class Replica:
 
     Parameters
     ----------
-    env : simpy.Environment
+    env : Clock
         Owns the clock.
     policy : Policy
         A fresh decision maker.
@@ -56,7 +55,7 @@ class Replica:
 
     def __init__(
         self,
-        env: Environment,
+        env: Clock,
         policy: Policy,
         cost: CostModel,
         kv: BlockManager,

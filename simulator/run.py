@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from simpy.core import Environment
 
 from policies import POLICIES
 from policies.base import Machine, Policy
+from simulator.clock import Clock
 from simulator.ahead import AheadEngine
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
@@ -94,7 +94,7 @@ def simulate(
     trace = source.table
     check_capacity(trace, num_blocks, spec.engine.block_size)
     files = _table_files(spec, spill)
-    env = Environment()
+    env = Clock()
     router = spec.engine.router
     cluster = Cluster(
         env,
@@ -149,7 +149,7 @@ class _Replica(NamedTuple):
 
 def _replica(
     spec: RunSpec,
-    env: Environment,
+    env: Clock,
     trace: Trace,
     limits: tuple[int | None, int | None],
     streams: Streams,

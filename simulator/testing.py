@@ -11,10 +11,9 @@ from typing import NoReturn
 
 import numpy as np
 from pydantic import ValidationError
-from simpy.core import Environment
 
 from policies.base import Decision, Plan, Policy, PolicySpec, RequestView, Trigger, View
-from simulator.clock import ARRIVAL, At
+from simulator.clock import ARRIVAL, At, Clock
 from simulator.cost.analytic import FixedCost, LinearTokenCost
 from simulator.engine import Engine
 from simulator.errors import RuleBroken
@@ -134,7 +133,7 @@ class _Trial:
         guard: Policy = type(type(policy).__name__, (_Guard,), {})(policy)
         outputs = {row.id: row.output_tokens for row in rows}
         requests = _place(rows, kind.request_type, flip)
-        record, recorder, env = _Record(requests, outputs), TableRecorder(outputs), Environment()
+        record, recorder, env = _Record(requests, outputs), TableRecorder(outputs), Clock()
         kv = kind.ledger_type(self._num_blocks, self._block_size)
         engine = kind(env, guard, self._cost, kv, outputs, self._max_model_len, (recorder, record))
         engine.start()

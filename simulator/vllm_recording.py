@@ -10,11 +10,11 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from simpy.core import Environment
 
 from policies.base import Decision, Trigger
 from policies.orders import Fcfs, Priority
 from policies.vllm_v1 import VllmV1
+from simulator.clock import Clock
 from simulator.ahead import AheadEngine
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
@@ -167,7 +167,7 @@ def replay(header: Line) -> list[Line]:
     """Run the requests of a recording through engine and policy; return the steps."""
     config = header["config"]
     rows = header["requests"]
-    env = Environment()
+    env = Clock()
     ledger = PrefixLedger if config["enable_prefix_caching"] else BlockManager
     kv = ledger(config["num_gpu_blocks"] - 1, config["block_size"])
     outputs = {rid: min(row[2], config["max_model_len"] - row[1]) for rid, row in enumerate(rows)}

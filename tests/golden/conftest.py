@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from simpy.core import Environment
 
 from policies import Decision, PolicySpec, Trigger
-from simulator.clock import ARRIVAL, At
+from simulator.clock import ARRIVAL, At, Clock
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
@@ -110,7 +109,7 @@ def run_example(
 ) -> Replay:
     rows = [RequestSpec(rid, *request) for rid, request in enumerate(requests)]
     outputs = {row.id: row.output_tokens for row in rows}
-    env, kv = Environment(), kind.ledger_type(num_blocks, block_size)
+    env, kv = Clock(), kind.ledger_type(num_blocks, block_size)
     recorder, script = TableRecorder(outputs), Script()
     watchers = (recorder, script)
     engine = kind(env, policy.build(), FixedCost(step), kv, outputs, observers=watchers)

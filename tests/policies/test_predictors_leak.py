@@ -6,11 +6,10 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simpy.core import Environment
 
 from policies import POLICIES, VllmV1
 from policies.base import Decision, Policy, PolicySpec, RequestView, Trigger, View
-from simulator.clock import ARRIVAL, At
+from simulator.clock import ARRIVAL, At, Clock
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
@@ -88,7 +87,7 @@ def run(kind: type[Engine], spec: PolicySpec, rows: list[RequestSpec]) -> tuple[
     """Return what a policy saw and decided on a machine with steps of a second."""
     outputs = {row.id: row.output_tokens for row in rows}
     requests = [kind.request_type(row) for row in rows]
-    env, spy, log = Environment(), Spy(spec.build()), Log(requests, outputs)
+    env, spy, log = Clock(), Spy(spec.build()), Log(requests, outputs)
     kv = kind.ledger_type(24, 4)
     engine = kind(env, spy, FixedCost(1.0), kv, outputs, None, (log,))
     engine.start()

@@ -165,12 +165,14 @@ def assert_same(spec: RunSpec) -> None:
         stepper: simulate(spec, observers=[log], stepper=stepper) for stepper, log in logs.items()
     }
     assert logs["fast"].lines == logs["reference"].lines
-    reference, fast = results["reference"], results["fast"]
-    for name, columns in reference.tables.items():
-        for column, expected in columns.items():
-            found = fast.tables[name][column]
-            assert found.tobytes() == expected.tobytes(), f"{name}.{column}"
-    assert fast.metrics == reference.metrics
+    results["unwatched"] = simulate(spec)  # with nobody to tell, decisions are left out
+    reference = results.pop("reference")
+    for stepper, result in results.items():
+        for name, columns in reference.tables.items():
+            for column, expected in columns.items():
+                found = result.tables[name][column]
+                assert found.tobytes() == expected.tobytes(), f"{stepper}: {name}.{column}"
+        assert result.metrics == reference.metrics
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -194,10 +196,15 @@ def test_both_steppers_let_clients_go_away(
     known = [(ticks * TICK, rid) for ticks, rid in leaving if rid < len(scenario.rows)]
     reference, fast = (by_hand(engine, scenario, policy, known) for engine in (Engine, FastEngine))
     assert fast == reference
+    assert by_hand(FastEngine, scenario, policy, known, watched=False)[1:] == reference[1:]
 
 
 def by_hand(
-    kind: type[Engine], scenario: Scenario, policy: PolicySpec, leaving: list[tuple[float, int]]
+    kind: type[Engine],
+    scenario: Scenario,
+    policy: PolicySpec,
+    leaving: list[tuple[float, int]],
+    watched: bool = True,
 ) -> tuple[object, ...]:
     """Run a scenario whose clients go away at times; return everything it leaves."""
     rows = [RequestSpec(rid, *row) for rid, row in enumerate(scenario.rows)]
@@ -205,7 +212,8 @@ def by_hand(
     known = [(time, rid) for time, rid in leaving if time >= rows[rid].arrival]
     cost = scenario.cost.build(np.random.default_rng(0))
     blocks = scenario.num_blocks, scenario.block_size
-    _, end = serve(kind, rows, policy, cost, known, *blocks, 60, (log, recorder))
+    observers = (log, recorder) if watched else (recorder,)
+    _, end = serve(kind, rows, policy, cost, known, *blocks, 60, observers)
     tables = recorder.tables()
     columns = [column.tobytes() for table in tables.values() for column in table.values()]
     return log.lines, columns, end

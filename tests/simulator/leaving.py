@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from simpy.core import Environment
 
 from policies import PolicySpec
 from simulator import Observer
-from simulator.clock import ARRIVAL, CANCEL, At
+from simulator.clock import ARRIVAL, CANCEL, At, Clock
 from simulator.engine import Engine
 from simulator.request import Request
 from workloads.request import RequestSpec
@@ -26,7 +25,7 @@ def serve(
 ) -> tuple[list[Request], float]:
     """Serve rows, some of whose clients leave at times; return the requests and the last time."""
     outputs = {row.id: row.output_tokens for row in rows}
-    env, kv = Environment(), kind.ledger_type(num_blocks, block_size)
+    env, kv = Clock(), kind.ledger_type(num_blocks, block_size)
     engine = kind(env, policy.build(), cost, kv, outputs, max_model_len, observers)
     engine.start()
     requests = [kind.request_type(row) for row in rows]

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from simpy.core import Environment
 
 from simulator import RunSpec, simulate
+from simulator.clock import Clock
 from simulator.cost.table import TableCost
 from simulator.observer import Observer
 
@@ -17,12 +17,12 @@ class Counts(Observer):
         self.decisions = self.events = self.steps = self.step_times = self.arrays = 0
         counts = self
 
-        class Counted(Environment):
+        class Counted(Clock):
             def schedule(self, *args: Any, **kwargs: Any) -> None:
                 counts.events += 1
                 super().schedule(*args, **kwargs)
 
-        monkeypatch.setattr("simulator.run.Environment", Counted)
+        monkeypatch.setattr("simulator.run.Clock", Counted)
         for cls, method, name in (
             (TableCost, "step_time", "step_times"),
             (TableCost, "decode_run", "arrays"),

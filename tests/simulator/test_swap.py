@@ -1,12 +1,11 @@
 """Swapping: blocks go to host memory and come back, and the copies take time."""
 
 import pytest
-from simpy.core import Environment
 
 from policies.base import ALL_RUNNING, Decision, Mode, Plan, Policy, Trigger, View, Work
 from simulator import PolicyStalled, RuleBroken
 from simulator.ahead import AheadEngine
-from simulator.clock import ARRIVAL, CANCEL, At
+from simulator.clock import ARRIVAL, CANCEL, At, Clock
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
 from simulator.fastforward import FastEngine
@@ -65,7 +64,7 @@ class Replica:
         cancel_at: float | None = None,
     ) -> None:
         outputs = {0: 4, 1: 6}
-        self.env = Environment()
+        self.env = Clock()
         self.kv = kv or kind.ledger_type(10, 2)
         self.recorder = TableRecorder(outputs)
         self.engine = kind(
