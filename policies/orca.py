@@ -104,8 +104,9 @@ class _Orca(Policy):
         if not joining and not len(view.running):
             return Decision()
         chunks = tuple(Work(request.id, request.remaining) for request in joining)
+        drains = len(view.waiting) == len(joining)
         return Decision(
-            plan=Plan(decodes=ALL_RUNNING, chunks=chunks, steady=not joining),
+            plan=Plan(ALL_RUNNING, chunks, steady=not joining, until_arrival=drains),
             admit=tuple(request.id for request in joining),
             reserve=tuple((request.id, self._tokens_of(request)) for request in joining),
         )

@@ -152,7 +152,8 @@ class _Sarathi(Policy):
         if not num_decodes and not chunks:
             return decision
         steady = not victims and (self._goes_on(decision) if chunks else self._is_settled(view))
-        plan = Plan(ALL_RUNNING, tuple(chunks), steady=steady)
+        drains = not victims and len(view.waiting) == len(decision.admit)
+        plan = Plan(ALL_RUNNING, tuple(chunks), steady=steady, until_arrival=drains)
         return decision._replace(plan=plan)
 
     def _size(self, view: View) -> int:

@@ -103,7 +103,9 @@ class _VllmV0(Policy):
             admitted = self._admit(view, rejected)
             if admitted:
                 self._prompts_since = view.now
-                plan = Plan(chunks=tuple(Work(r.id, r.remaining) for r in admitted))
+                chunks = tuple(Work(r.id, r.remaining) for r in admitted)
+                num_left = len(view.waiting) - len(admitted) - len(rejected)
+                plan = Plan(chunks=chunks, until_arrival=self._drains(num_left))
                 return Decision(plan, tuple(r.id for r in admitted), reject=tuple(rejected))
         return self._decode(view, is_patient)._replace(reject=tuple(rejected))
 
@@ -148,8 +150,17 @@ class _VllmV0(Policy):
         preempt = tuple(self._modes(victims, view))
         if len(victims) == len(view.running) and not returning:
             return Decision(preempt=preempt)
-        plan = Plan(decodes=ALL_RUNNING, steady=not (victims or returning or is_patient))
+        calm = not (victims or returning)
+        plan = Plan(
+            decodes=ALL_RUNNING,
+            steady=calm and not is_patient,
+            until_arrival=calm and not len(view.swapped) and self._drains(len(view.waiting)),
+        )
         return Decision(plan, preempt=preempt, swap_in=tuple(r.id for r in returning))
+
+    def _drains(self, num_waiting: int) -> bool:
+        """Whether decodes are all that is left, and no admission depends on the time."""
+        return not num_waiting and not self._spec.scheduler_delay_factor
 
     def _modes(self, victims: Iterable[RequestView], view: View) -> Iterable[tuple[int, Mode]]:
         room = view.kv.host_free

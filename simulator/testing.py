@@ -12,7 +12,16 @@ from typing import NoReturn
 import numpy as np
 from pydantic import ValidationError
 
-from policies.base import Decision, Plan, Policy, PolicySpec, RequestView, Trigger, View
+from policies.base import (
+    ALL_RUNNING,
+    Decision,
+    Plan,
+    Policy,
+    PolicySpec,
+    RequestView,
+    Trigger,
+    View,
+)
 from simulator.clock import ARRIVAL, At, Clock
 from simulator.cost.analytic import FixedCost, LinearTokenCost
 from simulator.engine import Engine
@@ -44,7 +53,7 @@ def check_policy(spec: PolicySpec, *, num_traces: int = 20, seed: int = 0) -> No
     * Every request finishes or is rejected with a reason; no KV block and no token gets lost.
     * Equal runs are equal: no state outlives a run; chance, clock, `id()` and sets decide nothing.
     * Hidden output lengths decide nothing, unless the policy declares `needs_oracle`.
-    * The policy changes nothing that it sees, and a steady plan stays while nothing happens.
+    * The policy changes nothing that it sees, and what it foretells of its plans comes true.
     * The specification is frozen, pickles, round-trips, and refuses unknown parameters.
 
     Parameters
@@ -189,6 +198,7 @@ class _Guard(Policy):
         self._policy = policy
         self._num_decisions = 0
         self._steady: tuple[Decision, list[int]] | None = None
+        self._until_arrival = False
 
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
         self._num_decisions += 1
@@ -200,6 +210,7 @@ class _Guard(Policy):
             raise RuleBroken(f"decide returned {decision!r} instead of a Decision")
         self.limits = self._policy.limits
         self._check_steady(decision, view, trigger)
+        self._check_until_arrival(decision, view, trigger)
         return decision
 
     def on_submit(self, request: RequestView, view: View) -> str | None:
@@ -219,6 +230,19 @@ class _Guard(Policy):
             raise RuleBroken(f"a steady plan became {decision} though nothing had happened")
         is_steady = decision.plan is not None and decision.plan.steady
         self._steady = (Decision(decision.plan), members) if is_steady else None
+
+    def _check_until_arrival(self, decision: Decision, view: View, trigger: Trigger) -> None:
+        plan, running = decision.plan, view.running
+        limit = self.limits.max_num_batched_tokens
+        foretold = self._until_arrival and trigger is Trigger.STEP_DONE
+        foretold = foretold and len(running) == running.num_decodes
+        foretold = foretold and (limit is None or len(running) <= limit)
+        if foretold and view.kv.decode_growth <= view.kv.free:
+            expected = Plan(ALL_RUNNING) if len(running) else None
+            found = None if plan is None else plan._replace(steady=False, until_arrival=False)
+            if decision != Decision(plan) or found != expected:
+                raise RuleBroken(f"a plan until the next arrival became {decision} before it")
+        self._until_arrival = plan is not None and plan.until_arrival
 
 
 def _can_repeat(plan: Plan | None, view: View) -> bool:

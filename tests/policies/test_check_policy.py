@@ -407,6 +407,15 @@ class Unsteady(Honest):
         return Decision(Plan(ALL_RUNNING, shape=Shape(self.rows, 1), steady=True))
 
 
+class Promising(Honest):
+    """Says of every plan that decodes follow until somebody arrives, whoever waits."""
+
+    def decide(self, view, trigger=Trigger.START):
+        decision = super().decide(view, trigger)
+        plan = decision.plan
+        return decision._replace(plan=plan and plan._replace(until_arrival=True))
+
+
 class Noting(Honest):
     """Writes into the parameters it was given."""
 
@@ -469,6 +478,7 @@ FAULTS = {
     TamperingDoor: f"{RULES}: .*on_submit changed the max_tokens of request",
     Stealing: f"{RULES}: .*decide changed the list of waiting requests",
     Unsteady: f"{RULES}: .*a steady plan became",
+    Promising: f"{RULES}: .*a plan until the next arrival became Decision.* before it",
 }
 MADE = {cls.__name__: cls for cls in (Honest, Asking, Hesitant, *FAULTS)}
 

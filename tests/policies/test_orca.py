@@ -28,7 +28,9 @@ def test_sleeps_while_nobody_is_there():
 def test_whole_prompts_join_the_decodes_of_the_others():
     view = ScriptedView(waiting=[5, 900], running=[decode(8), decode(9)])
     decision = Orca().build().decide(view)
-    assert decision.plan == Plan(decodes=ALL_RUNNING, chunks=(Work(0, 5), Work(1, 900)))
+    assert decision.plan == Plan(
+        decodes=ALL_RUNNING, chunks=(Work(0, 5), Work(1, 900)), until_arrival=True
+    )
     assert decision.admit == (0, 1)
 
 
