@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from policies.base import Decision, Trigger
 from policies.routers import RoundRobin
-from simulator.clock import Clock
 from simulator.ahead import AheadEngine
+from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
 from simulator.engine import Engine

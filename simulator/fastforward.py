@@ -20,7 +20,6 @@ from simulator.observer import StepRecord
 from simulator.request import Request
 from simulator.rules import Listed, padded
 
-
 _ALL = Plan(ALL_RUNNING, steady=True, until_arrival=True)
 _DECODES = Decision(_ALL)
 _REST = Decision()

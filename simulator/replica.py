@@ -7,7 +7,6 @@ ledger. When it happens is the matter of `simulator.engine`.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-
 from policies.base import KvOp, Mode, Plan, Policy, Release, Trigger
 from simulator.clock import Clock, up_to_grid
 from simulator.cost.base import CostModel

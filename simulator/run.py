@@ -9,8 +9,8 @@ import numpy as np
 
 from policies import POLICIES
 from policies.base import Machine, Policy
-from simulator.clock import Clock
 from simulator.ahead import AheadEngine
+from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.cost.base import CostModel
 from simulator.cost.spec import TableSpec

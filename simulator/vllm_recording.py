@@ -10,12 +10,11 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-
 from policies.base import Decision, Trigger
 from policies.orders import Fcfs, Priority
 from policies.vllm_v1 import VllmV1
-from simulator.clock import Clock
 from simulator.ahead import AheadEngine
+from simulator.clock import Clock
 from simulator.cost.analytic import FixedCost
 from simulator.engine import Engine
 from simulator.errors import UserError

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-
 from policies import PolicySpec
 from simulator import Observer
 from simulator.clock import ARRIVAL, CANCEL, At, Clock
