@@ -204,11 +204,15 @@ class Cohort:
             self._kv.grow(self.clock, self.due, 1)
             self._kv.in_step = 1
 
-    def advance(self, steps: int) -> None:
-        """Do whole steps at once; the caller has seen that blocks suffice and nobody ends."""
+    def begin_last_of(self, steps: int) -> None:
+        """Do all but the last of some steps, and begin that one.
+
+        The caller has seen that blocks suffice and that nobody ends before it.
+        """
         self._kv.grow(self.clock, self.due, steps)
-        self.clock += steps
-        self.context_tokens += steps * len(self.members)
+        self._kv.in_step = 1
+        self.clock += steps - 1
+        self.context_tokens += (steps - 1) * len(self.members)
 
     def end_step(self) -> None:
         """Advance every member by one token."""
@@ -220,6 +224,10 @@ class Cohort:
         """Hand a token of every member to its client; return how many came after each gap."""
         assert self.last_token is not None, "a decode has delivered a token"
         gaps: dict[float, int] = {}
+        if not self.late:
+            gaps[now - self.last_token] = len(self.members)
+            self.last_token = now
+            return gaps
         for time in self.late.values():
             assert time is not None, "checked by accepts"
             gaps[now - time] = gaps.get(now - time, 0) + 1
@@ -232,6 +240,8 @@ class Cohort:
 
     def ended(self) -> list[CohortRequest]:
         """Return the members that have all their tokens."""
+        if not self._ends or self._ends[0][0] > self.clock:
+            return []
         done: dict[int, CohortRequest] = {}
         while self.next_end == self.clock:
             rid = heappop(self._ends)[2]  # there twice if it left and came back between steps

@@ -50,9 +50,12 @@ class CohortLedger(BlockManager):
     def grow(self, clock: int, due: Sequence[int], steps: int) -> None:
         """Give the members the blocks of their next steps; `due` says how many by slot."""
         cycle = len(due)
-        cycles, rest = divmod(steps, cycle)
-        blocks = cycles * len(self.growing)
-        blocks += sum([due[(clock + step) % cycle] for step in range(rest)])
+        if steps == 1:
+            blocks = due[clock % cycle]
+        else:
+            cycles, rest = divmod(steps, cycle)
+            blocks = cycles * len(self.growing)
+            blocks += sum([due[(clock + step) % cycle] for step in range(rest)])
         assert blocks <= self.free, "checked before the step"
         self.free -= blocks
         self.num_allocated += blocks

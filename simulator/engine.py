@@ -262,7 +262,12 @@ class Engine(Replica):
 
     def _tell_step(self, work: StepWork, charged: StepWork, start: float, end: float) -> None:
         used, chunks = self.kv.used, work.chunks
-        chunk_tokens = sum([tokens for tokens, _ in chunks]) if chunks else 0
+        chunk_tokens = chunk_context = 0
+        pairs = 0.0
+        for tokens, past in chunks:
+            chunk_tokens += tokens
+            chunk_context += tokens + past
+            pairs += tokens * (past + (tokens + 1) / 2)
         charged_tokens = work.num_decodes + chunk_tokens
         record = StepRecord(
             start,
@@ -273,8 +278,8 @@ class Engine(Replica):
             work.num_decodes,
             len(chunks),
             chunk_tokens,
-            work.prefill_pairs if chunks else 0.0,
-            work.prefill_context if chunks else 0,
+            pairs,
+            chunk_context,
             work.context_tokens,
             charged_tokens if charged is work else charged.num_tokens,
             used,

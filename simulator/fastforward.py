@@ -219,8 +219,7 @@ class FastEngine(Engine):
             cohort.last_token = run.now
             for on_gap_run in self._on_gap_run:
                 on_gap_run(run.ends, gaps, size)
-        cohort.advance(steps - 1)
-        cohort.begin_step()
+        cohort.begin_last_of(steps)
         used, end = self.kv.used, run.now + last
         record = StepRecord(
             start,
@@ -310,9 +309,13 @@ class FastEngine(Engine):
             super()._end(listed, plan)
             return
         gaps = self._advance(self._env.now, plan)
-        sampled = self._compute(listed) if listed else []
-        if plan.release is Release.PER_REQUEST:
-            self._deliver(sampled, gaps)
+        sampled: list[Request] = []
+        if listed:
+            sampled = self._compute(listed)
+            if plan.release is Release.PER_REQUEST:
+                self._deliver(sampled, gaps)
+        elif gaps:
+            self._tell_gaps(self._env.now, gaps)
         complete: list[Request] = []
         for member in self._cohort.ended():
             self._cohort.leave(member)
