@@ -199,7 +199,8 @@ class Continuous(Policy):
         for request, tokens in served:
             kv.hold(request, request.computed + tokens)
             step.chunks.append(Work(request.id, tokens))
-            self._note_turn(request, request.computed, tokens)
+            if self._rules.decodes_first:
+                self._note_turn(request, request.computed, tokens)
         step.left, step.num_decodes = left, num_decodes
         return True
 
@@ -224,7 +225,8 @@ class Continuous(Policy):
                     index = running.index(request)
                 step.tokens[request.id] = tokens
                 step.left -= tokens
-                self._note_turn(request, request.computed, tokens)
+                if self._rules.decodes_first:
+                    self._note_turn(request, request.computed, tokens)
             index += 1
 
     def _turn(self, request: RequestView) -> tuple[bool, int]:
@@ -284,11 +286,12 @@ class Continuous(Policy):
             step.chunks.append(Work(request.id, tokens))
             step.left -= tokens
             num_running += 1
-            self._note_turn(request, hit.tokens, tokens)
+            if rules.decodes_first:
+                self._note_turn(request, hit.tokens, tokens)
 
     def _note_turn(self, request: RequestView, past: int, tokens: int) -> None:
-        """Note the request if this step completes its prompt."""
-        if self._rules.decodes_first and past < request.prompt_tokens <= past + tokens:
+        """Note the request if this step completes its prompt; where decodes go first."""
+        if past < request.prompt_tokens <= past + tokens:
             self._num_turns += 1
             self._turns[request.id] = self._num_turns
 

@@ -67,7 +67,8 @@ class At(Event):
     """
 
     def __init__(self, env: Environment, delay: float, priority: int) -> None:
-        super().__init__(env)
+        self.env = env  # as in `Event.__init__`, without the call
+        self.callbacks = []
         self._ok = True
         self._value = None
         env.schedule(self, priority, delay)  # type: ignore[arg-type]

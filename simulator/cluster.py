@@ -65,18 +65,18 @@ class Cluster(Observer):
         self._env.process(self._arrivals(requests))
 
     def _arrivals(self, requests: Iterable[RequestSpec]) -> Generator[Event, None, None]:
-        request_type = self._engines[0].request_type
+        env, request_type = self._env, self._engines[0].request_type
+        only = self._engines[0] if len(self._engines) == 1 else None
         for spec in requests:
             request = request_type(spec)
             if spec.block_ids:
                 request.segments = prompt_segments(spec)
-            yield At(self._env, max(0.0, request.arrival - self._env.now), ARRIVAL)
-            self._engines[self._choose(request)].submit(request)
+            yield At(env, max(0.0, request.arrival - env.now), ARRIVAL)
+            engine = self._engines[self._choose(request)] if only is None else only
+            engine.submit(request)
         self._num_sources -= 1
 
     def _choose(self, request: Request) -> int:
-        if len(self._engines) == 1:
-            return 0
         if self._router.needs_loads:
             now = self._env.now
             if now - self._snapshot_time >= self._refresh_interval:

@@ -5,83 +5,56 @@ them: its stored tokens, when it needs its next KV block, when it ends. Nothing 
 leaves. All of it is exact: a member shows the same values as if it had been stepped.
 """
 
+from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
 
 from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.request import Request
-from workloads.request import RequestSpec
 
 
 class CohortRequest(Request):
-    """A request that may be a member of a cohort; then its progress follows from the clock."""
+    """A request that becomes a `Member` while it advances with a cohort."""
 
-    __slots__ = ("_cohort", "_computed", "_generated", "_joined", "_known", "_last_token")
-
-    def __init__(self, spec: RequestSpec) -> None:
-        self._cohort: Cohort | None = None
-        self._joined = 0
-        super().__init__(spec)
-
-    @property
-    def is_member(self) -> bool:
-        """Whether it advances with a cohort."""
-        return self._cohort is not None
-
-    @property
-    def computed(self) -> int:
-        """Tokens whose keys and values are stored."""
-        cohort = self._cohort
-        return self._computed if cohort is None else self._computed + cohort.clock - self._joined
-
-    @computed.setter
-    def computed(self, value: int) -> None:
-        self._computed = value
-
-    @property
-    def generated(self) -> int:
-        """Output tokens so far."""
-        cohort = self._cohort
-        return self._generated if cohort is None else self._generated + cohort.clock - self._joined
-
-    @generated.setter
-    def generated(self, value: int) -> None:
-        self._generated = value
-
-    @property
-    def known(self) -> int:
-        """Prompt and generated tokens."""
-        cohort = self._cohort
-        return self._known if cohort is None else self._known + cohort.clock - self._joined
-
-    @known.setter
-    def known(self, value: int) -> None:
-        self._known = value
-
-    @property
-    def last_token(self) -> float | None:
-        """When the newest token was delivered."""
-        if self._cohort is None:
-            return self._last_token
-        return self._cohort.late.get(self.id, self._cohort.last_token)
-
-    @last_token.setter
-    def last_token(self, value: float | None) -> None:
-        self._last_token = value
+    __slots__ = ("_cohort", "_joined")
 
     def enter(self, cohort: "Cohort") -> None:
         """Become a member."""
         self._joined = cohort.clock
         self._cohort = cohort
+        self.__class__ = Member
+
+
+def _counted(name: str) -> Any:
+    """Return an attribute that grows with the clock, from what it was when the member joined."""
+    stored: Callable[[CohortRequest], int] = vars(Request)[name].__get__
+
+    def value(request: "Member") -> int:
+        return stored(request) + request._cohort.clock - request._joined
+
+    return property(value)
+
+
+class Member(CohortRequest):
+    """A request that advances with a cohort: its progress follows from the clock."""
+
+    __slots__ = ()
+
+    computed = _counted("computed")
+    generated = _counted("generated")
+    known = _counted("known")
+
+    @property
+    def last_token(self) -> float | None:  # type: ignore[override]  # nobody sets it meanwhile
+        """When the newest token was delivered."""
+        return self._cohort.late.get(self.id, self._cohort.last_token)
 
     def exit(self) -> None:
         """Stop being a member; keep what was reached."""
-        assert self._cohort is not None
-        steps = self._cohort.clock - self._joined
-        self._computed += steps
-        self._generated += steps
-        self._known += steps
-        self._last_token = self.last_token
-        self._cohort = None
+        reached = self.computed, self.generated, self.known, self.last_token
+        request: CohortRequest = self
+        request.__class__ = CohortRequest
+        request.computed, request.generated, request.known, request.last_token = reached
 
 
 class Cohort:
@@ -94,7 +67,7 @@ class Cohort:
     """
 
     def __init__(self, kv: CohortLedger | CachedCohortLedger) -> None:
-        self.members: dict[int, CohortRequest] = {}
+        self.members: dict[int, Member] = {}
         self.clock = 0
         self.context_tokens = 0
         """Tokens the members attend to in the next step, the new ones included."""
@@ -175,13 +148,14 @@ class Cohort:
             self.late[request.id] = time
         end = self._end_of[request.id] = self.clock + output_tokens - request.generated
         request.enter(self)
+        assert isinstance(request, Member)
         self.members[request.id] = request
         self.context_tokens += computed + 1
         self.num_rows += request.size
         heappush(self._ends, (end, request.order, request.id))
         return True
 
-    def leave(self, request: CohortRequest) -> None:
+    def leave(self, request: Member) -> None:
         """Let a member go, with everything it reached."""
         computed = request.computed
         self.context_tokens -= computed + 1
@@ -214,35 +188,38 @@ class Cohort:
         self.clock += steps - 1
         self.context_tokens += (steps - 1) * len(self.members)
 
-    def end_step(self) -> None:
-        """Advance every member by one token."""
+    def end_step(self, now: float | None) -> dict[float, int]:
+        """Advance every member by one token, which its client gets at `now`, or not yet (None).
+
+        Return how many tokens came after each gap.
+        """
+        number = len(self.members)
         self._kv.in_step = 0
         self.clock += 1
-        self.context_tokens += len(self.members)
-
-    def deliver(self, now: float) -> dict[float, int]:
-        """Hand a token of every member to its client; return how many came after each gap."""
+        self.context_tokens += number
+        if now is None or not number:
+            return {}
         assert self.last_token is not None, "a decode has delivered a token"
-        gaps: dict[float, int] = {}
         if not self.late:
-            gaps[now - self.last_token] = len(self.members)
+            gap = now - self.last_token
             self.last_token = now
-            return gaps
+            return {gap: number}
+        gaps: dict[float, int] = {}
         for time in self.late.values():
             assert time is not None, "checked by accepts"
             gaps[now - time] = gaps.get(now - time, 0) + 1
-        if len(self.late) < len(self.members):
+        if len(self.late) < number:
             gap = now - self.last_token
-            gaps[gap] = gaps.get(gap, 0) + len(self.members) - len(self.late)
+            gaps[gap] = gaps.get(gap, 0) + number - len(self.late)
         self.last_token = now
         self.late.clear()
         return gaps
 
-    def ended(self) -> list[CohortRequest]:
+    def ended(self) -> list[Member]:
         """Return the members that have all their tokens."""
         if not self._ends or self._ends[0][0] > self.clock:
             return []
-        done: dict[int, CohortRequest] = {}
+        done: dict[int, Member] = {}
         while self.next_end == self.clock:
             rid = heappop(self._ends)[2]  # there twice if it left and came back between steps
             done[rid] = self.members[rid]

@@ -24,14 +24,15 @@ class CohortLedger(BlockManager):
 
     def held(self, request: RequestView) -> int:
         """Return the number of blocks the request holds."""
-        if request.id in self.growing:
+        rid = request.id
+        if rid in self.growing:
             return -(-(request.computed + self.in_step) // self.block_size)
-        return super().held(request)
+        return self._held.get(rid, 0)
 
     def need(self, request: RequestView, tokens: int) -> int:
         """Return how many more blocks the request needs to compute `tokens` more tokens."""
-        blocks = -(-(request.computed + tokens) // self.block_size)
-        return max(0, blocks - self.held(request))
+        more = -(-(request.computed + tokens) // self.block_size) - self.held(request)
+        return more if more > 0 else 0
 
     def enter(self, request: RequestView, order: int, slot: int, grows: bool) -> bool:
         """Take a request among the members; False if its blocks do not allow it."""

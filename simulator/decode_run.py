@@ -6,7 +6,7 @@ other, to the last bit.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 from typing import Final, TypeGuard
 
@@ -36,26 +36,28 @@ class DecodeRun:
         When each step ends, and how long it takes, seconds.
     kv_block_ticks : int
         Integral of the held blocks over the run, in clock ticks.
-    next_duration : float, optional
-        Duration of the next step; None where it is known beforehand not to be eventless.
+    next_duration : float
+        Duration of the next step, which is not one of them.
     """
 
     now: float
-    ends: list[float] = field(default_factory=list)
-    durations: list[float] = field(default_factory=list)
-    kv_block_ticks: int = 0
-    next_duration: float | None = None
+    ends: list[float]
+    durations: list[float]
+    kv_block_ticks: int
+    next_duration: float
 
 
 def eventless_steps(
     cohort: Cohort,
     charged: StepWork,
-    cost: CostModel,
+    cost: RunCostModel | None,
     duration_of: Callable[[StepWork], float],
     start: float,
     limit: float,
-) -> DecodeRun:
+) -> DecodeRun | None:
     """Return the steps of a cohort that end before `limit` and in which nothing happens.
+
+    None if the next step is known to be none of them and has not been timed.
 
     Parameters
     ----------
@@ -63,49 +65,49 @@ def eventless_steps(
         Its state is read, not changed.
     charged : StepWork
         What the machine is charged for in the first step.
-    cost : CostModel
-        Asked for whole runs where it can time them.
+    cost : RunCostModel, optional
+        Asked for whole runs. None: it cannot time them.
     duration_of : callable
         Duration of a step in seconds on the grid.
     start, limit : float
         Seconds.
     """
-    run = DecodeRun(start)
     most = cohort.num_eventless_steps()
     if not most:
-        return run
-    size, context = len(cohort), cohort.context_tokens
-    whole_runs = _times_runs(cost) and charged.num_decodes == size == charged.num_rows
-    if whole_runs:
-        assert _times_runs(cost)
-        times = cost.decode_times(size, context)
-    else:
+        return None
+    size, context = len(cohort.members), cohort.context_tokens
+    if charged.num_decodes != size or charged.num_rows != size:
+        cost = None
+    if cost is None:
         times = _one_by_one(charged, context, size, duration_of)
+    else:
+        times = cost.decode_times(size, context)
     due, clock, used, block_ticks, now = cohort.due, cohort.clock, cohort.kv_used, 0, start
     cycle = len(due)
-    ends, durations = run.ends, run.durations
+    ends: list[float] = []
+    durations: list[float] = []
     for done, seconds in enumerate(times):
         ticks = ceil(seconds * TICKS_PER_SECOND)
         duration = ticks / TICKS_PER_SECOND
         end = now + duration
         if end >= limit or done == most:
-            run.next_duration = duration
-            break
+            return DecodeRun(now, ends, durations, block_ticks, duration)
         ends.append(end)
         durations.append(duration)
         used += due[clock % cycle]
         block_ticks += used * ticks
         clock += 1
         now = end
-        if done == LOOK - 1 and whole_runs and min(most, (limit - start) / duration) > LONG:
+        if cost is not None and done == LOOK - 1 and min(most, (limit - start) / duration) > LONG:
             break
-    run.now, run.kv_block_ticks = now, block_ticks
-    if run.next_duration is None and _times_runs(cost):
-        _in_arrays(run, cohort, cost, most, used, limit)
+    assert cost is not None, "only arrays go on from here"
+    run = DecodeRun(now, ends, durations, block_ticks, 0.0)
+    _in_arrays(run, cohort, cost, most, used, limit)
     return run
 
 
-def _times_runs(cost: CostModel) -> TypeGuard[RunCostModel]:
+def times_runs(cost: CostModel) -> TypeGuard[RunCostModel]:
+    """Whether the model can time whole runs."""
     return getattr(cost, "supports_runs", False)
 
 
@@ -125,7 +127,8 @@ def _in_arrays(
 ) -> None:
     """Lengthen a run to at most `most` steps, a block of steps at a time."""
     size, ring = len(cohort), np.array(cohort.due)
-    while run.next_duration is None:
+    done = steps = 0
+    while done == steps:
         past = len(run.ends)
         steps = min(most - past + 1, BLOCK)
         context = cohort.context_tokens + past * size

@@ -79,7 +79,8 @@ class Engine(Replica):
     def submit(self, request: Request) -> None:
         """Take an arriving request; called at its arrival time."""
         reason = None
-        self.kv.register(request, request.segments)
+        if self.kv.caching:
+            self.kv.register(request, request.segments)
         if self._wants_submit:
             reason = self._ask(self._policy.on_submit, request, self._view)
         if reason is None:
@@ -186,7 +187,8 @@ class Engine(Replica):
             if decision[1:] != _NO_CHANGE:
                 self._move(decision)
             if decision.plan is not None:
-                self._check_release(decision.plan)
+                if decision.plan.release is not self._release:
+                    self._check_release(decision.plan)
                 work = self._take_on(decision.plan)
             if self._watchers:
                 self._tell_decision(decision, trigger)
@@ -199,7 +201,8 @@ class Engine(Replica):
         check_lists(decision, self.waiting, self.running, self.swapped)
         for rid, reason in decision.reject:
             self._turn_away(self._take(rid), reason)
-        self._repeat(decision.kv)
+        if decision.kv:
+            self._repeat(decision.kv)
         for rid, mode in decision.preempt:
             self._preempt(rid, mode)
         for rid in decision.swap_in:
@@ -215,7 +218,7 @@ class Engine(Replica):
         """Hold a batch to the way in which its tokens are delivered."""
         if self._release is None:
             self._release = plan.release
-        elif self._release is not plan.release:
+        else:
             raise RuleBroken("the release of the tokens changes while requests run")
 
     def _tell_decision(self, decision: Decision, trigger: Trigger) -> None:
@@ -238,7 +241,7 @@ class Engine(Replica):
         assert decision.plan is not None
         now = self._env.now
         work = step_work(listed)
-        charged, end = self._charge(work, decision.plan, now + self._copy_time())
+        charged, end = self._charge(work, decision.plan, now)
         for request, _ in listed:
             if request.first_scheduled is None:
                 request.first_scheduled = now
@@ -246,12 +249,16 @@ class Engine(Replica):
         return end
 
     def _charge(self, work: StepWork, plan: Plan, start: float) -> tuple[StepWork, float]:
-        """Return what the machine is charged for, and when it is done."""
-        try:
-            charged = padded(work, plan.shape)
-        except RuleBroken as error:
-            raise RuleBroken(self._where(str(error))) from None
-        return charged, start + self._duration(charged)
+        """Return what the machine is charged for, and when it is done, copies included."""
+        if self._copied_blocks:
+            start += self._copy_time()
+        if plan.shape is not None:
+            try:
+                charged = padded(work, plan.shape)
+            except RuleBroken as error:
+                raise RuleBroken(self._where(str(error))) from None
+            return charged, start + self._duration(charged)
+        return work, start + self._duration(work)
 
     def _duration(self, charged: StepWork) -> float:
         """Return how long a step takes, in seconds on the grid."""

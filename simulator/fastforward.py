@@ -11,10 +11,10 @@ from simpy.events import Event, Process
 
 from policies.base import ALL_RUNNING, Decision, KvOp, Plan, Release
 from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, At
-from simulator.cohort import Cohort, CohortRequest
+from simulator.cohort import Cohort, CohortRequest, Member
 from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.cost.base import StepWork
-from simulator.decode_run import eventless_steps
+from simulator.decode_run import eventless_steps, times_runs
 from simulator.engine import Engine, Happened
 from simulator.observer import StepRecord
 from simulator.request import Request
@@ -36,6 +36,7 @@ class FastEngine(Engine):
         """Start the process that runs the replica."""
         assert isinstance(self.kv, CohortLedger | CachedCohortLedger)
         self._cohort = Cohort(self.kv)
+        self._run_cost = self._cost if times_runs(self._cost) else None
         self._together = self._stands = False
         return super().start()
 
@@ -71,10 +72,11 @@ class FastEngine(Engine):
         assert plan is not None
         told = plan.until_arrival and plan.release is Release.PER_REQUEST
         if told and not self._happened and not self._watchers and before.wake_at is None:
-            if not len(self.running):
+            number = len(self.running)
+            if not number:
                 self._release = None
                 return _REST
-            if len(self.running) == self.running.num_decodes and self._all_advance(_ALL):
+            if number == self.running.num_decodes and self._all_advance(_ALL):
                 self._together, self._stands = True, False
                 return _DECODES
         self._happened |= Happened.STEP_DONE
@@ -155,8 +157,10 @@ class FastEngine(Engine):
 
     def _join(self, request: Request) -> bool:
         """Let a decode join the cohort; False if it cannot."""
+        if isinstance(request, Member):
+            return True
         assert isinstance(request, CohortRequest)
-        return request.is_member or self._cohort.join(request, self._output_tokens[request.id])
+        return self._cohort.join(request, self._output_tokens[request.id])
 
     def _decode_growth(self) -> int:
         if len(self._cohort) == self.running.num_decodes:
@@ -192,7 +196,7 @@ class FastEngine(Engine):
         if not self._stands:
             self._cohort.begin_step()
         work = self._work(listed)
-        charged, end = self._charge(work, plan, start + self._copy_time())
+        charged, end = self._charge(work, plan, start)
         for request, _ in listed:
             if request.first_scheduled is None:
                 request.first_scheduled = start
@@ -207,10 +211,10 @@ class FastEngine(Engine):
         """
         cohort = self._cohort
         charged = padded(self._work([]), plan.shape)
-        run = eventless_steps(cohort, charged, self._cost, self._duration, start, limit)
-        last = run.next_duration
-        if last is None:
+        run = eventless_steps(cohort, charged, self._run_cost, self._duration, start, limit)
+        if run is None:
             return None
+        last = run.next_duration
         steps, size, context = len(run.ends) + 1, len(cohort), cohort.context_tokens
         num_waiting, num_running = len(self.waiting), len(self.running)
         if run.ends and plan.release is Release.PER_REQUEST:
@@ -298,10 +302,7 @@ class FastEngine(Engine):
         """End a step of the cohort; return the gaps before the tokens it delivers."""
         if self._stands:
             return {}
-        self._cohort.end_step()
-        if plan.release is Release.PER_BATCH or not self._cohort.members:
-            return {}
-        return self._cohort.deliver(now)
+        return self._cohort.end_step(now if plan.release is Release.PER_REQUEST else None)
 
     def _end(self, listed: Listed, plan: Plan) -> None:
         """Apply a finished step to the cohort as a whole and to the chunks one by one."""

@@ -48,13 +48,13 @@ class BlockManager:
         return CountingScratch(self)
 
     def rollback(self) -> None:
-        """Undo what was tried on a scratch ledger."""
+        """Undo what was tried on a scratch ledger; for prefix caching only."""
 
     def register(self, request: RequestView, prompt: Sequence[Segment] | None) -> None:
-        """Take note of the content of a request's prompt; it matters to prefix caching only."""
+        """Take note of the content of a request's prompt; for prefix caching only."""
 
     def learn(self, request: RequestView) -> None:
-        """Take note of newly generated tokens; they matter to prefix caching only."""
+        """Take note of newly generated tokens; for prefix caching only."""
 
     def take(self, request: RequestView) -> int:
         """Let a waiting request hold the cached blocks it finds; return the tokens in them."""

@@ -23,7 +23,7 @@ class StepRecord(NamedTuple):
     chunk_tokens : int
         Tokens of those pieces.
     chunk_pairs : float
-        Pairs of query and key in those pieces, which attend causally.
+        Pairs of query and key in those pieces (`StepWork.prefill_pairs`).
     chunk_context : int
         Tokens those pieces attend to, new and stored.
     context_tokens : int

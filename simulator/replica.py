@@ -120,7 +120,8 @@ class Replica:
         except Exception as error:
             raise RunError(self._where(f"the policy raised {error!r}")) from error
         finally:
-            self.kv.rollback()
+            if self.kv.caching:
+                self.kv.rollback()
 
     def _decode_growth(self) -> int:
         """Return the blocks that one more token for every running decode needs."""
@@ -224,12 +225,14 @@ class Replica:
     def _compute(self, listed: Listed) -> list[Request]:
         """Store the tokens of a step; return the requests that got a new one out of it."""
         sampled: list[Request] = []
+        caching = self.kv.caching
         for request, tokens in listed:
             request.compute(tokens)
             if request.computed == request.known:
                 request.generated += 1
                 request.known += 1
-                self.kv.learn(request)
+                if caching:
+                    self.kv.learn(request)
                 sampled.append(request)
             self.running.refresh(request)
         return sampled

@@ -26,24 +26,27 @@ def check_lists(
     RuleBroken
         With the request and the rule.
     """
-    leaving = [rid for rid, _ in decision.reject]
-    joining = list(decision.admit)
-    returning = list(decision.swap_in)
-    preempted = [rid for rid, _ in decision.preempt]
-    for name, rids in (("rejected", leaving), ("admitted", joining)):
-        for rid in rids:
-            if rid not in waiting:
-                raise RuleBroken(f"request {rid} is {name} but does not wait")
-    for rid in returning:
+    named = list(decision.admit)
+    for rid, _ in decision.reject:
+        if rid not in waiting:
+            raise RuleBroken(f"request {rid} is rejected but does not wait")
+        named.append(rid)
+    for rid in decision.admit:
+        if rid not in waiting:
+            raise RuleBroken(f"request {rid} is admitted but does not wait")
+    for rid in decision.swap_in:
         if rid not in swapped:
             raise RuleBroken(f"request {rid} is swapped in but is not swapped out")
-    for rid in preempted:
+        named.append(rid)
+    for rid, _ in decision.preempt:
         if running.get(rid) is None:
             raise RuleBroken(f"request {rid} is preempted but does not run")
+        named.append(rid)
     for rid, _ in decision.reserve:
-        if rid not in joining:
+        if rid not in decision.admit:
             raise RuleBroken(f"KV space is reserved for request {rid}, which is not admitted")
-    _refuse_repeats(leaving + joining + returning + preempted, "is named twice in one decision")
+    if len(named) > 1:
+        _refuse_repeats(named, "is named twice in one decision")
 
 
 def expand(plan: Plan, running: RunningList, limits: Limits) -> Listed:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self
 
 from workloads.errors import WorkloadError
 
@@ -143,7 +143,8 @@ class RequestSpec(_Draft):
         if draft.max_tokens < output_tokens:
             _refuse(draft, "max_tokens", f"at least output_tokens, {output_tokens}")
         draft.__class__ = cls  # frozen from here on
-        return cast(Self, draft)
+        request: Self = draft
+        return request
 
     def __reduce__(self) -> tuple[object, ...]:
         return RequestSpec, tuple(getattr(self, name) for name in self.__match_args__)

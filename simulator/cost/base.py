@@ -37,6 +37,16 @@ class StepWork(NamedTuple):
         """Tokens processed in the step."""
         return self.num_decodes + sum(tokens for tokens, _ in self.chunks)
 
+    @property
+    def prefill_pairs(self) -> float:
+        """Pairs of query and key in the prompt pieces, which attend causally."""
+        return sum((tokens * (past + (tokens + 1) / 2) for tokens, past in self.chunks), 0.0)
+
+    @property
+    def prefill_context(self) -> int:
+        """Tokens that the prompt pieces attend to, new and stored."""
+        return sum(tokens + past for tokens, past in self.chunks)
+
 
 class CostModel(Protocol):
     """Gives the duration of one step.
