@@ -110,7 +110,8 @@ class Continuous(Policy):
         if is_settled and self._decodes_find_blocks(view):
             return _ALL_DECODES if len(view.running) else Decision()
         budget = self._rules.max_num_batched_tokens if is_settled else self._budget.tokens(view)
-        step = _Step(budget, self._cap(view))
+        long = self._rules.long_prefill_token_threshold
+        step = _Step(budget, self._cap(view) if long else self._rules.max_num_batched_tokens)
         kv = view.kv.scratch()
         if self._order.preemptive:
             self._make_way(view, step, kv)
@@ -147,10 +148,8 @@ class Continuous(Policy):
             step.preempted.append(request)
 
     def _cap(self, view: View) -> int:
-        """Return the most tokens one request may get in this step."""
+        """Return the most tokens one request may get in this step, where prompts are capped."""
         rules = self._rules
-        if not rules.long_prefill_token_threshold:
-            return rules.max_num_batched_tokens
         present = len(view.running) + len(view.waiting)
         if present < 2:
             return rules.max_num_batched_tokens

@@ -93,6 +93,7 @@ class TableCost:
         self._layers, self._max_tokens = tables.layers.total, tables.layers.last
         self._head = tables.head.total
         self._max_sampled = int(tables.calibration["num_sampled"][1])
+        self._longest = tables.prompts.longest
         self._host = engine.host_seconds(tp)
         self._host_per_row = engine.host_ms_per_sequence / 1e3
         self._host_per_prompt_token = engine.host_us_per_prompt_token / 1e6
@@ -166,9 +167,10 @@ class TableCost:
         >>> [round(seconds * 1e6) for seconds in islice(times, 3)]
         [9399, 9401, 9402]
         """
-        row = self.tables.decode_row(num_decodes)
-        starts, base, slope, max_context = row
-        layers, head = self.tables.layers.at(num_decodes), self.tables.head.at(num_decodes)
+        starts, base, slope, max_context = self._rows.get(num_decodes) or self.tables.decode_row(
+            num_decodes
+        )
+        layers, head = self._outside_attention(num_decodes)
         host = self._host + self._host_per_row * num_decodes
         overlap = self._overlap
         if num_decodes > self._max_tokens or num_decodes > self._max_sampled:
@@ -221,12 +223,18 @@ class TableCost:
             return np.empty(0)
         means = self._mean_contexts(num_decodes, context_tokens, num_steps)
         self.num_extrapolated += self._num_outside(num_decodes, means)
-        layers, head = self.tables.layers.at(num_decodes), self.tables.head.at(num_decodes)
+        layers, head = self._outside_attention(num_decodes)
         gpu = layers + row.along(means) + head
         host = self._host + self._host_per_row * num_decodes
         if self._overlap:
             return np.maximum(gpu, host)
         return gpu + host
+
+    def _outside_attention(self, num_decodes: int) -> tuple[float, float]:
+        """Return the seconds of the layers without attention, and of head and sampler."""
+        if num_decodes > self._max_tokens or num_decodes > self._max_sampled:
+            return self.tables.layers.at(num_decodes), self.tables.head.at(num_decodes)
+        return self._layers[num_decodes], self._head[num_decodes]
 
     def take_back(self, num_decodes: int, context_tokens: int, num_steps: int) -> None:
         """Remove steps of a run from the count of extrapolated ones, as they were not done.
@@ -268,7 +276,7 @@ class TableCost:
     ) -> tuple[float, int]:
         """Return GPU time and prompt tokens of a step with chunks; count it if extrapolated."""
         tables = self.tables
-        chunk_time, longest = tables.prompts.chunk, tables.prompts.longest
+        chunk_time, longest = tables.prompts.chunk, self._longest
         outside = sampled > self._max_sampled
         prompt_tokens = 0
         prefill = 0.0
@@ -290,7 +298,8 @@ class TableCost:
             layers, outside = tables.layers.at(total), True
         if outside:
             self.num_extrapolated += 1
-        kernels = layers + attention + prefill + tables.head.at(sampled)
+        head = tables.head.at(sampled) if sampled > self._max_sampled else self._head[sampled]
+        kernels = layers + attention + prefill + head
         return kernels * (1.0 + self._prefill_factor * (prompt_tokens / total)), prompt_tokens
 
     def breakdown(self, work: StepWork) -> dict[str, float]:
