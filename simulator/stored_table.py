@@ -85,13 +85,10 @@ def _in_pieces(file: "ParquetFile", names: Sequence[str], size: int) -> "Iterato
     import pyarrow as pa
 
     held = file.read_row_groups([], columns=names)
-    is_first = True
     for group in range(file.num_row_groups):
-        held = pa.concat_tables(
-            [held, file.read_row_group(group, columns=names, use_threads=False)]
-        )
-        while held.num_rows >= size:
+        more = file.read_row_group(group, columns=names, use_threads=False)  # less memory
+        held = pa.concat_tables([held, more])
+        while held.num_rows > size:
             yield held.slice(0, size)
-            held, is_first = held.slice(size), False
-    if held.num_rows or is_first:
-        yield held
+            held = held.slice(size)
+    yield held
