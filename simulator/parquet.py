@@ -57,8 +57,8 @@ def as_column(column: "pa.ChunkedArray") -> NDArray[np.generic]:
     array = column.unify_dictionaries().combine_chunks()
     if pa.types.is_dictionary(array.type):
         texts = np.array(array.dictionary.to_pylist(), np.str_)
-        rows: NDArray[np.generic] = texts[_numbers(array.indices)]
-        return rows
+        found: NDArray[np.generic] = texts[_numbers(array.indices)]
+        return found
     return _numbers(array)
 
 

@@ -28,7 +28,7 @@ class _Rows:
         self._inside = (arrival >= window.start) & (arrival <= window.end)
         self.arrival = arrival[self._inside]
 
-    def seconds(self, name: str) -> Floats:
+    def floats(self, name: str) -> Floats:
         return floats(self._block, name)[self._inside]
 
     def number(self, name: str) -> int:
@@ -39,8 +39,8 @@ class _Rows:
 
     def tpot(self) -> Floats:
         """Mean time between the tokens of a request; undefined (NaN) for a single token."""
-        gaps = self.seconds("output_tokens") - 1
-        spread = self.seconds("last_token_s") - self.seconds("first_token_s")
+        gaps = self.floats("output_tokens") - 1
+        spread = self.floats("last_token_s") - self.floats("first_token_s")
         tpot: Floats = np.where(gaps > 0, spread, np.nan) / np.maximum(gaps, 1)
         return tpot
 
@@ -63,9 +63,9 @@ class _Rows:
         """Return the requests within all limits; those rejected or not finished are misses."""
         good = self.state("finished")
         limits = {
-            "ttft_ms": self.seconds("first_token_s") - self.arrival,
+            "ttft_ms": self.floats("first_token_s") - self.arrival,
             "tpot_ms": np.nan_to_num(self.tpot(), nan=0.0),
-            "e2el_ms": self.seconds("last_token_s") - self.arrival,
+            "e2el_ms": self.floats("last_token_s") - self.arrival,
         }
         for name, seconds in limits.items():
             limit = getattr(goodput, name)
@@ -76,12 +76,12 @@ class _Rows:
     def latencies(self) -> Mapping[str, Samples]:
         """Latencies in ms by short name; undefined ones are left out, unfinished ones too."""
         done = self.state("finished")
-        tokens = self.seconds("output_tokens")
+        tokens = self.floats("output_tokens")
         latencies = {
-            "ttft": self.seconds("first_token_s") - self.arrival,
+            "ttft": self.floats("first_token_s") - self.arrival,
             "tpot": np.where(done, self.tpot(), np.nan),
-            "e2el": np.where(done, self.seconds("last_token_s") - self.arrival, np.nan),
-            "queue": self.seconds("first_scheduled_s") - self.arrival,
+            "e2el": np.where(done, self.floats("last_token_s") - self.arrival, np.nan),
+            "queue": self.floats("first_scheduled_s") - self.arrival,
         }
         latencies["norm"] = latencies["e2el"] / np.maximum(tokens, 1)
         found = {name: seconds[~np.isnan(seconds)] * 1e3 for name, seconds in latencies.items()}
