@@ -59,9 +59,10 @@ def test_a_day_of_traffic(benchmark: Bench) -> None:
     program(benchmark, "run", *workload)
 
 
-def test_ten_million_conversations_in_bounded_memory(benchmark: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1_000_000, 10_000_000])
+def test_conversations_in_bounded_memory(benchmark: Bench, number: int, tmp_path: Path) -> None:
     out = ["--stream", "--out", str(tmp_path / "run")]
-    program(benchmark, "run", "--num-requests=10000000", "--request-rate=12.8", *out)
+    program(benchmark, "run", f"--num-requests={number}", "--request-rate=12.8", *out)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -141,7 +141,8 @@ def run(
         Replace what exists in the places named.
     stream
         Write the tables while the run goes on, for millions of requests; requests
-        stand in the order in which they left.
+        stand in the order in which they left. Figures and a Chrome trace still keep
+        every request in memory.
     timeout
         Give up after so many seconds of wall-clock time (exit code 3).
     json

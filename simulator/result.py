@@ -13,14 +13,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simulator.columns import Columns
 from simulator.errors import UserError
-from simulator.metrics import Metrics, measured_window, summarise, with_latencies
+from simulator.metrics import Metrics, measured_window
 from simulator.parquet import write_parquet
+from simulator.request_metrics import with_latencies
+from simulator.run_warnings import warnings_of
 from simulator.spec import RunSpec
-from simulator.table_files import StoredTable
+from simulator.stored_table import StoredTable
+from simulator.summary import summarise
 from simulator.utilisation import mean_use
 from workloads.spec import SyntheticWorkload
 from workloads.trace import Trace
@@ -77,71 +78,18 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """Metric name to value (see `simulator.metrics.summarise`)."""
-        metrics = summarise(
-            self.tables, self.spec.measure, self.num_blocks, self.spec.engine.num_replicas
-        )
-        asked = {"request_rate": offered_rate(self.spec, self.trace)}
-        window = measured_window(self.tables, self.spec.measure)
-        used = mean_use(self.spec, self.tables["steps"], window)
+        """Metric name to value (see `simulator.summary.summarise`)."""
+        spec, window = self.spec, measured_window(self.tables, self.spec.measure)
+        replicas = spec.engine.num_replicas
+        metrics = summarise(self.tables, window, spec.measure, self.num_blocks, replicas)
+        asked = {"request_rate": offered_rate(spec, self.trace)}
+        used = mean_use(spec, self.tables["steps"], window)
         return asked | metrics | used | {"extrapolated_steps": self.extrapolated_steps}
 
     @cached_property
     def warnings(self) -> list[str]:
         """What changes the reading of the metrics, one sentence each."""
-        metrics, found = self.metrics, list(self.trace.provenance["warnings"])
-        dropped = self.trace.provenance["dropped"]
-        if dropped:
-            reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.items())
-            found.append(f"rows of the workload were left out: {reasons}")
-        waiting = self._waiting_at_last_arrival()
-        if waiting >= max(20, 0.05 * len(self.tables["requests"]["request_id"])):
-            found.append(
-                f"overload: {waiting} of {metrics['num_requests']} requests still waited when the "
-                "last one arrived; latencies grow with the length of the run"
-            )
-        if metrics["unfinished"]:
-            found.append(
-                f"{metrics['unfinished']} of {metrics['num_requests']} requests were not finished "
-                "when the run was cut; latencies are of those that got there"
-            )
-        if metrics["rejected"]:
-            found.append(f"{metrics['rejected']} requests were rejected; they count as misses")
-        early = self._early_turns()
-        if early:
-            found.append(
-                f"{early} turns of conversations arrived before the answer to the turn before was "
-                "complete; open replay does not wait for answers"
-            )
-        if self.extrapolated_steps:
-            found.append(
-                f"{self.extrapolated_steps} of {metrics['num_steps']} steps lie outside the "
-                "calibrated range of the cost model"
-            )
-        return found
-
-    def _waiting_at_last_arrival(self) -> int:
-        """Return how many requests had not been scheduled when the last one arrived."""
-        table = self.tables["requests"]
-        arrival = table["arrival_s"].astype(np.float64)
-        if not len(arrival):
-            return 0
-        scheduled = table["first_scheduled_s"].astype(np.float64)
-        later = np.isnan(scheduled) | (scheduled > arrival.max())
-        return int(np.count_nonzero(later & (table["state"] != "rejected")))
-
-    def _early_turns(self) -> int:
-        """Return how many turns arrived before the one before them was answered."""
-        columns, table = self.trace.columns, self.tables["requests"]
-        if "conversation" not in columns or "turn" not in columns:
-            return 0
-        rows = table["request_id"].astype(np.int64)
-        talk, turn = columns["conversation"][rows], columns["turn"][rows]
-        order = np.lexsort((turn, talk))
-        follows = (talk[order][1:] == talk[order][:-1]) & (talk[order][1:] >= 0)
-        arrival = table["arrival_s"].astype(np.float64)[order][1:]
-        answered = table["last_token_s"].astype(np.float64)[order][:-1]
-        return int(np.count_nonzero(follows & (arrival < answered)))
+        return warnings_of(self.tables, self.trace, self.metrics, self.extrapolated_steps)
 
     @property
     def requests(self) -> "pd.DataFrame":

@@ -94,16 +94,27 @@ def weighted_percentile(values: Floats, counts: Ints, percentiles: Floats) -> Fl
     """
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(counts[order])
-    position = np.asarray(percentiles) / 100 * (cumulative[-1] - 1)
-    lower = np.floor(position).astype(np.int64)
-    upper = np.minimum(lower + 1, cumulative[-1] - 1)
+    lower, upper, fraction = neighbours(percentiles, int(cumulative[-1]))
     ordered = values[order]
     low = ordered[np.searchsorted(cumulative, lower, side="right")]
     high = ordered[np.searchsorted(cumulative, upper, side="right")]
-    return _lerp(low, high, position - lower)
+    return interpolate(low, high, fraction)
 
 
-def _lerp(low: Floats, high: Floats, fraction: Floats) -> Floats:
+def neighbours(percentiles: Floats, number: int) -> tuple[Ints, Ints, Floats]:
+    """Return the places in a sorted list that percentiles lie between, and how far along.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in neighbours(np.array([50.0, 100.0]), 4)]
+    [[1, 3], [2, 3], [0.5, 0.0]]
+    """
+    position = np.asarray(percentiles) / 100 * (number - 1)
+    lower = np.floor(position).astype(np.int64)
+    return lower, np.minimum(lower + 1, number - 1), position - lower
+
+
+def interpolate(low: Floats, high: Floats, fraction: Floats) -> Floats:
     """Interpolate as `numpy.percentile` does, from the nearer end."""
     step = high - low
     up, down = low + step * fraction, high - step * (1 - fraction)

@@ -1,17 +1,14 @@
 """How busy arithmetic and memory of the GPU are in a run: MFU and memory-bandwidth utilisation."""
 
-from typing import Final
-
 import numpy as np
 
+from simulator.blocks import blocks
 from simulator.columns import Columns
 from simulator.cost import StepColumns, TableSpec, utilisation
-from simulator.metrics import Metrics, Window
+from simulator.exact_sum import Total
+from simulator.metrics import Metrics, Window, floats
 from simulator.spec import RunSpec
 from simulator.stats import Floats, overlap
-
-BLOCK: Final = 1 << 20
-"""Rows that are looked at at a time: each takes many numbers of its own."""
 
 _HELD = (
     "decode_rows",
@@ -61,14 +58,13 @@ def mean_use(spec: RunSpec, steps: Columns, window: Window) -> Metrics:
     names = ("mfu", "bandwidth_utilisation")
     if not isinstance(spec.cost, TableSpec) or not window.length:
         return dict.fromkeys(names)
-    columns = {name: steps[name] for name in ("start_s", "end_s", *_HELD)}
-    used = np.zeros(2)
-    for first in range(0, len(columns["start_s"]), BLOCK):
-        block = {name: column[first : first + BLOCK] for name, column in columns.items()}
+    totals = {name: Total() for name in names}
+    for block in blocks(steps, ("start_s", "end_s", *_HELD)):
         shares = use_of_steps(spec, block)
         assert shares is not None, "there is a GPU"
-        start, end = (block[name].astype(np.float64) for name in ("start_s", "end_s"))
+        start, end = floats(block, "start_s"), floats(block, "end_s")
         weight = overlap(start, end, window.start, window.end)
-        used += [float((weight * share).sum()) for share in shares]
+        for total, share in zip(totals.values(), shares, strict=True):
+            total.add(weight * share)
     length = window.length * spec.engine.num_replicas
-    return {name: float(amount) / length for name, amount in zip(names, used, strict=True)}
+    return {name: total.value / length for name, total in totals.items()}

@@ -34,14 +34,15 @@ def dispersion(arrival_s: ArrayLike, width_s: float) -> float:
     1 for a Poisson process at every width, about cv² for a renewal process at large ones.
     NaN below five bins.
     """
-    since = np.asarray(arrival_s) - np.asarray(arrival_s)[0]
-    number = int(since[-1] // width_s)
-    bins = since // width_s
-    bins = bins[bins < number]
+    arrival = np.asarray(arrival_s, np.float64)
+    bins = arrival - arrival[0]
+    number = int(bins[-1] // width_s)
     if number < 5:
         return float("nan")
+    np.floor_divide(bins, width_s, out=bins)
+    bins = bins[: np.searchsorted(bins, number)]
     # Only bins that are not empty are counted: a long span has many that are.
-    ends = np.concatenate((np.flatnonzero(np.diff(bins)) + 1, [bins.size]))
+    ends = np.concatenate((np.flatnonzero(bins[1:] != bins[:-1]) + 1, [bins.size]))
     occupied = np.diff(ends, prepend=0)
     mean = float(bins.size / number)
     squares = float(np.sum(occupied**2))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from simulator import Result
-from simulator.metrics import describe
+from simulator.description import describe
+from simulator.metrics import latency_metrics, levels
 from simulator.spec import Measure
 from tests.simulator.harness import run
 
@@ -253,7 +254,8 @@ def test_a_percentile_is_a_number_only_with_enough_samples(number: int, known: b
 
 def test_pooled_gaps_are_weighted_by_their_counts() -> None:
     gaps, counts = np.array([1.0, 7.0]), np.array([360, 40])
-    metrics = describe("itl", gaps, counts, Measure(percentiles=(89, 95)))
+    measure = Measure(percentiles=(89, 95))
+    metrics = latency_metrics("itl", describe(gaps, counts, levels(measure)), measure)
     assert metrics == {
         "num_samples_itl": 400,
         "mean_itl_ms": pytest.approx(1.6),

@@ -101,15 +101,6 @@ def test_a_gpu_shows_how_much_of_its_peaks_it_reaches(results: list[Result], wha
         plots.timeline(results[:1], what)
 
 
-def test_utilisation_does_not_depend_on_the_rows_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = RunSpec.from_dict({"workload": {"name": "demo-chat", "num_requests": 30}})
-    whole = simulate(spec).metrics
-    monkeypatch.setattr("simulator.utilisation.BLOCK", 7)
-    parts = simulate(spec).metrics
-    for name in ("mfu", "bandwidth_utilisation"):
-        assert parts[name] == pytest.approx(whole[name], rel=1e-12)
-
-
 def test_waiting_is_counted_until_the_first_step() -> None:
     result = run([(0, 1, 1), (0, 1, 1), (0.5, 1, 1), (3, 1, 1)], {"kind": "none"})
     edges, waiting = plots.binned(result, "num_waiting", 8)
