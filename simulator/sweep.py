@@ -164,7 +164,12 @@ def sweep_table(
     found = make_points(data, plan.combinations())
     tasks = [Task(point, number) for point in found for number in range(seeds)]
     store = None if folder is None else Store(Path(folder), definition(data, found, seeds))
-    done, failed = tables(tasks, run_sweep(tasks, store, executor=Local(jobs, timeout_s)))
+    try:
+        rows = run_sweep(tasks, store, executor=Local(jobs, timeout_s))
+    finally:
+        if store is not None:
+            store.close()
+    done, failed = tables(tasks, rows)
     if len(failed):
         raise RunError(str(failed["error"].iloc[0]))
     return done

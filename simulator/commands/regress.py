@@ -20,7 +20,6 @@ from simulator.regress_baseline import (
     default_path,
     new_baseline,
     read_baseline,
-    write_text,
 )
 from simulator.regress_check import Runner, sample_all, to_dict
 from simulator.regress_check import check as run_check
@@ -29,6 +28,7 @@ from simulator.regress_report import markdown
 from simulator.regress_run import Job, Sample, run_jobs
 from simulator.regress_suite import Suite
 from simulator.wall_limit import check_limit
+from simulator.whole_file import write_whole
 
 app = App(
     name="regress",
@@ -72,7 +72,7 @@ def record(
         samples = sample_all(wanted, run)
     found = new_baseline(wanted, samples)
     first = Acceptance(reason="recorded", version=found.code["batchlab"])
-    write_text(path, found.model_copy(update={"history": (first,)}).to_yaml())
+    write_whole(path, found.model_copy(update={"history": (first,)}).to_yaml())
     print(f"{len(found.scenarios)} scenarios, {wanted.num_cells} metrics recorded in {path}")
     return 0
 
@@ -128,9 +128,9 @@ def check(
         outcome = run_check(wanted, then, chosen, run)
     table = markdown(outcome, strict=strict)
     if junit is not None:
-        write_text(junit, as_junit(outcome, strict=strict))
+        write_whole(junit, as_junit(outcome, strict=strict))
     if markdown_file is not None:
-        write_text(markdown_file, f"{table}\n")
+        write_whole(markdown_file, f"{table}\n")
     print(js.dumps(to_dict(outcome, strict=strict), indent=2, allow_nan=False) if json else table)
     return outcome.exit_code(strict=strict)
 
@@ -174,7 +174,7 @@ def accept(
     if not changed:
         print(f"{path}: nothing changed")
         return 0
-    write_text(path, accepted(old, new, reason.strip(), changed).to_yaml())
+    write_whole(path, accepted(old, new, reason.strip(), changed).to_yaml())
     print(f"{len(changed)} changes accepted in {path}")
     return 0
 
