@@ -66,7 +66,7 @@ class Local:
                 n_jobs=self.jobs,
                 return_as="generator_unordered",
                 batch_size=1,
-                initializer=_end_with,
+                initializer=end_with,
                 initargs=(os.getpid(),),
             )
             calls = [
@@ -87,7 +87,7 @@ class Local:
                     ) from None
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let this process end when its parent does, even if that is killed while this one starts."""
 
     def watch() -> None:
