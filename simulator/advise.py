@@ -17,7 +17,7 @@ from simulator.advise_search import (
     preferred,
     search,
 )
-from simulator.errors import UserError
+from simulator.errors import RunError, UserError
 from simulator.grid import Point, make_points
 from simulator.metrics import Metrics
 from simulator.settings import Nested
@@ -53,6 +53,8 @@ class Enquiry:
         Others, on which the settings are chosen, at least 1.
     load_change, cost_change : float
         How far load and step times are moved up and down, as fractions.
+    timeout_s : float, optional
+        Wall-clock time that a run may take, seconds.
     """
 
     base: Nested
@@ -61,6 +63,7 @@ class Enquiry:
     search_seeds: int = 2
     load_change: float = 0.3
     cost_change: float = 0.15
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.target < 1:
@@ -226,13 +229,15 @@ def study(enquiry: Enquiry, run: Runner) -> Study:
     ------
     UserError
         If the specification cannot be run or has no rate.
+    RunError
+        If a run takes too long, or fails in another way that may pass.
     """
     base, seeds = enquiry.base, enquiry.seeds
     goodput = enquiry.spec.measure.goodput
     assert goodput is not None
     _with_rate(base, 1.0)
     desk = _Desk(base, run)
-    own, facts = without_batching(base, seeds, 100 * enquiry.target)
+    own, facts = without_batching(base, seeds, 100 * enquiry.target, enquiry.timeout_s)
     desk.num_runs += seeds
 
     def measure(settings: Sequence[Setting]) -> Measured:
@@ -281,6 +286,9 @@ class _Desk:
         found: Measured = {}
         for setting, point in zip(settings, points, strict=True):
             own = [next(rows) for _ in replications]
+            passing = [row["error"] for row in own if row.get("transient")]
+            if passing:  # advice without this setting would depend on the machine
+                raise RunError(f"{point.title}: {passing[0]}")
             errors = [row["error"] for row in own if "error" in row]
             if errors:
                 self.failed.append(f"{point.title}: {errors[0]}")

@@ -122,18 +122,22 @@ def _cv(values: np.ndarray[tuple[int, ...], np.dtype[np.integer]]) -> float:
     return float(np.std(values) / np.mean(values))
 
 
-def without_batching(base: Nested, seeds: int, percent: float) -> tuple[list[Metrics], list[Facts]]:
+def without_batching(
+    base: Nested, seeds: int, percent: float, timeout_s: float | None = None
+) -> tuple[list[Metrics], list[Facts]]:
     """Simulate the workload one request at a time; return metrics and facts of each replication.
 
     Raises
     ------
     UserError
         If the specification cannot be run.
+    RunError
+        If a run fails, or takes longer than `timeout_s`.
     """
     spec = point_of(base, NONE).spec
     metrics, facts = [], []
     for replication in range(seeds):
-        result = simulate(spec, replication=replication)
+        result = simulate(spec, replication=replication, timeout_s=timeout_s)
         metrics.append(result.metrics)
         facts.append(describe_run(result, percent))
     return metrics, facts

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.errors import UserError
 from simulator.lifelines import Span
+from simulator.whole_file import whole_file
 
 if TYPE_CHECKING:
     from simulator.result import Result
@@ -84,10 +85,8 @@ def write_trace(path: Path, result: "Result", spans: dict[int, list[Span]]) -> N
     """
     text = json.dumps(trace_events(result, spans), separators=(",", ":"), allow_nan=False)
     data = text.encode()
-    try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    with whole_file(path) as file:
+        file.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
 def check_path(path: Path, *, force: bool) -> None:

@@ -22,6 +22,7 @@ from simulator.settings import (
     shorthands,
     split_options,
 )
+from simulator.wall_limit import HELP
 
 if TYPE_CHECKING:
     from simulator.observer import Observer
@@ -89,7 +90,7 @@ def run(
     chrome_trace: Path | None = None,
     force: Flag = False,
     stream: Flag = False,
-    timeout: float | None = None,
+    timeout: Annotated[float | None, Parameter(help=HELP)] = None,
     json: Flag = False,
     settings: Settings = None,
 ) -> int:
@@ -143,8 +144,6 @@ def run(
         Write the tables while the run goes on, for millions of requests; requests
         stand in the order in which they left. Figures and a Chrome trace still keep
         every request in memory.
-    timeout
-        Give up after so many seconds of wall-clock time (exit code 3).
     json
         Print one JSON object instead of the report.
     """

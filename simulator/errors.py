@@ -9,6 +9,10 @@ class RunError(RuntimeError):
     """A run that cannot go on: the policy broke a rule, stalled or raised (exit code 3)."""
 
 
+class TimeUp(RunError):
+    """A run took longer than it may: no fact about the run, but about the machine and the limit."""
+
+
 class PolicyStalled(RunError):
     """Work waits, but nothing is planned, in flight or scheduled to wake the policy."""
 

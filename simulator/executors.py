@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 from simulator.errors import RunError, UserError
 from simulator.task import Done, Task, perform
@@ -26,9 +26,16 @@ class Local:
     """Processes of this machine; a single one is this process itself.
 
     A worker that dies, because it was killed or memory ran out, is replaced and its run repeated.
+
+    Parameters
+    ----------
+    jobs : int
+    timeout_s : float, optional
+        Wall-clock time that a run may take, seconds.
     """
 
     jobs: int = 1
+    timeout_s: float | None = None
 
     @property
     def num_workers(self) -> int:
@@ -45,7 +52,7 @@ class Local:
         """
         if self.jobs == 1 or len(tasks) < 2:
             for index, task in tasks:
-                yield perform(index, task.spec, task.replication)
+                yield perform(index, task.spec, task.replication, timeout_s=self.timeout_s)
             return
         yield from self._pooled(dict(tasks))
 
@@ -59,10 +66,13 @@ class Local:
                 n_jobs=self.jobs,
                 return_as="generator_unordered",
                 batch_size=1,
-                initializer=_end_with,
+                initializer=end_with,
                 initargs=(os.getpid(),),
             )
-            calls = [delayed(perform)(i, t.spec, t.replication) for i, t in waiting.items()]
+            calls = [
+                delayed(perform)(i, t.spec, t.replication, timeout_s=self.timeout_s)
+                for i, t in waiting.items()
+            ]
             try:
                 for done in pool(calls):
                     deaths = 0
@@ -77,7 +87,7 @@ class Local:
                     ) from None
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let this process end when its parent does, even if that is killed while this one starts."""
 
     def watch() -> None:
@@ -99,6 +109,8 @@ class Dask:
     """
 
     scheduler: str
+    timeout_s: ClassVar[None] = None
+    """Workers run tasks beside their main thread, where no alarm reaches them."""
 
     @property
     def num_workers(self) -> int:

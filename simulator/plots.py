@@ -22,6 +22,7 @@ from simulator.cost import TableSpec
 from simulator.errors import UserError
 from simulator.series import binned
 from simulator.stats import Floats
+from simulator.whole_file import whole_file
 
 if TYPE_CHECKING:
     from simulator.result import Result
@@ -223,6 +224,21 @@ def save(drawing: Axes | Figure, target: Path | IO[str], ending: str = "") -> No
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     with style():
         figure.savefig(target, format=ending, metadata=metadata.get(ending))
+
+
+def save_whole(drawing: Axes | Figure, target: Path) -> None:
+    """Write a figure to a file, all of it or nothing.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written, or not in the format of the name's ending.
+    """
+    with whole_file(target) as path:
+        try:
+            save(drawing, path)
+        except ValueError as error:
+            raise UserError(f"{target}: cannot be written: {error}") from None
 
 
 def _samples(result: "Result", column: str) -> tuple[Floats, Floats]:

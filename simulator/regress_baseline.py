@@ -1,6 +1,5 @@
 """The baseline of a regression suite: a small text file that is reviewed like code."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -187,23 +186,6 @@ def _differences(before: Recorded, after: Recorded) -> list[str]:
 
 def _mean(values: Sequence[float] | None) -> str:
     return "none" if values is None else f"{sum(values) / len(values):.6g}"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, all of it or nothing.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def accepted(old: Baseline, new: Baseline, reason: str, changed: Sequence[str]) -> Baseline:

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from simulator.errors import RunError, UserError
+from simulator.executors import end_with
 from simulator.recorder import DecisionLog
 from simulator.regress_suite import Scenario, check_metrics
 from simulator.result import Result
@@ -75,7 +77,9 @@ def _execute(jobs: Sequence[Job], num_workers: int, timeout_s: float | None) -> 
         return
     from joblib import Parallel, delayed
 
-    pool = Parallel(n_jobs=num_workers, return_as="generator")
+    pool = Parallel(
+        n_jobs=num_workers, return_as="generator", initializer=end_with, initargs=(os.getpid(),)
+    )
     yield from pool(delayed(measure)(scenario, number, timeout_s) for scenario, number in jobs)
 
 

@@ -24,7 +24,7 @@ from simulator.result import Result
 from simulator.spec import RunSpec
 from simulator.swap import SwapSpace
 from simulator.table_files import TableFiles
-from simulator.wall_limit import wall_limit
+from simulator.wall_limit import within
 from workloads.errors import WorkloadError
 from workloads.streams import Streams
 from workloads.trace import Trace
@@ -60,7 +60,7 @@ def simulate(
         Existing folder into which the tables are written while the run goes on, so that memory
         does not grow with their rows; for one replica. Requests stand there as they left.
     timeout_s : float, optional
-        Wall-clock time after which the simulation ends with an error, seconds.
+        Wall-clock time after which the run ends with an error, seconds.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def simulate(
     UserError
         If the specification cannot be run, such as a request that never fits the KV cache.
     RunError
-        If the policy breaks a rule, stalls or raises, or the time is up.
+        If the policy breaks a rule, stalls or raises; `TimeUp` if the time is up.
 
     Examples
     --------
@@ -82,6 +82,23 @@ def simulate(
     >>> simulate(spec).metrics["completed"]
     50
     """
+    env = Clock()
+    return within(
+        timeout_s,
+        lambda: _simulate(spec, env, replication, observers, stepper, spill),
+        lambda: f"the run stood at {env.now:.6f} s of simulated time",
+    )
+
+
+def _simulate(
+    spec: RunSpec,
+    env: Clock,
+    replication: int,
+    observers: Sequence[Observer],
+    stepper: Literal["fast", "reference"],
+    spill: Path | None,
+) -> Result:
+    """Build everything, run it, and collect what happened."""
     num_blocks, max_model_len = machine_limits(spec)
     block_size = None if num_blocks is None else spec.engine.block_size
     machine = Machine(max_model_len, block_size, spec.engine.async_scheduling)
@@ -94,7 +111,6 @@ def simulate(
     trace = source.table
     check_capacity(trace, num_blocks, spec.engine.block_size)
     files = _table_files(spec, spill)
-    env = Clock()
     router = spec.engine.router
     cluster = Cluster(
         env,
@@ -117,8 +133,7 @@ def simulate(
     ]
     engines = [replica.engine for replica in replicas]
     cluster.start(engines, source)
-    with wall_limit(timeout_s, lambda: f"the run stood at {env.now:.6f} s of simulated time"):
-        env.run(until=spec.measure.horizon_s)
+    env.run(until=spec.measure.horizon_s)
     if cluster.is_exhausted:  # else the horizon cut the run
         for engine in engines:
             engine.check_done()

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,37 @@ from simulator.errors import UserError
 from simulator.fingerprint import code_hash
 from simulator.result import MANIFEST, check_target, versions
 from simulator.task import Row, Task
+from simulator.whole_file import whole_file, write_whole
 
 TIMING = "timing.json"
 """Wall-clock times; the one file that differs when a sweep is repeated."""
 
 
+class _Lock:
+    """Keeps others out of a folder until it is closed, or the process ends in whatever way.
+
+    Where the system or the file system has no such locks, it keeps nobody out.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.close: Callable[[], object] = lambda: None
+        try:
+            import fcntl
+        except ImportError:  # not a POSIX system
+            return
+        handle = os.open(folder, os.O_RDONLY)
+        self.close = weakref.finalize(self, os.close, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = "another process writes its results there; wait for it, or choose another folder"
+            raise UserError(f"{folder}: {text}") from None
+        except OSError:
+            pass
+
+
 class Store:
-    """The folder of a sweep.
+    """The folder of a sweep; while it is open, no other process may write into it.
 
     Parameters
     ----------
@@ -33,7 +59,7 @@ class Store:
     Raises
     ------
     UserError
-        If the folder belongs to something else or cannot be written.
+        If the folder belongs to something else, is in use, or cannot be written.
     """
 
     def __init__(
@@ -48,19 +74,42 @@ class Store:
             "code_sha256": code_hash(),
             "versions": versions(),
         }
+        is_new = self._open()
         found = _load(folder / MANIFEST)
         same = isinstance(found, dict) and (found.get("kind"), found.get("definition")) == (
             kind,
             definition,
         )
-        if not same:
+        if not same and not is_new:
             self._take_over(force, found, kind)
-        try:
-            self.points.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
         if found != manifest:
             self.write_json(MANIFEST, manifest)
+        with self._as_user_error():
+            self.points.mkdir(exist_ok=True)
+
+    def _open(self) -> bool:
+        """Create and lock the folder; return whether nothing has been finished in it yet."""
+        if self.folder.exists() and not self.folder.is_dir():
+            return False
+        with self._as_user_error():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _Lock(self.folder)
+            found = list(self.folder.iterdir())
+            is_new = all(path.match(".manifest.*.json") for path in found)
+            for draft in found if is_new else ():  # of a process that was killed
+                draft.unlink()
+            return is_new
+
+    def close(self) -> None:
+        """Let others write into the folder."""
+        self._lock.close()
+
+    @contextmanager
+    def _as_user_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"{self.folder}: cannot be written: {error.strerror}") from None
 
     def _take_over(self, force: bool, found: object, kind: str) -> None:
         if not force and isinstance(found, dict) and found.get("kind") == kind:
@@ -69,8 +118,6 @@ class Store:
                 "or add --force to replace it (runs that both share are kept)"
             )
         check_target(self.folder, force)
-        if not self.folder.exists():
-            return
         for path in self.folder.iterdir():
             if path == self.points:
                 continue
@@ -83,8 +130,7 @@ class Store:
     def keep(self, task: Task, row: Row) -> None:
         """Write the row of a finished run; not an error that may pass."""
         if not row.get("transient"):
-            text = json.dumps(row, allow_nan=False)
-            self._replace(self.points / f"{task.key}.json", lambda path: path.write_text(text))
+            write_whole(self.points / f"{task.key}.json", json.dumps(row, allow_nan=False))
 
     def prune(self, tasks: Iterable[Task]) -> None:
         """Remove what does not belong to these tasks."""
@@ -100,7 +146,7 @@ class Store:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file of text."""
-        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+        write_whole(self.folder / name, text)
 
     def write(self, name: str, writer: Callable[[Path], object]) -> None:
         """Let `writer` fill a file, which takes its name when it is complete.
@@ -110,16 +156,8 @@ class Store:
         UserError
             If it cannot be written.
         """
-        self._replace(self.folder / name, writer)
-
-    def _replace(self, target: Path, writer: Callable[[Path], object]) -> None:
-        temporary = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
-        try:
-            writer(temporary)
-            os.replace(temporary, target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise UserError(f"{target}: cannot be written: {error.strerror or error}") from None
+        with whole_file(self.folder / name) as path:
+            writer(path)
 
     def timing(self) -> dict[str, Any]:
         """Return what was noted of wall-clock times, empty at first."""
@@ -130,7 +168,10 @@ class Store:
 def load_row(folder: Path, task: Task) -> Row | None:
     """Return the row of a finished run in the folder of a sweep, or None."""
     row = _load(folder / "points" / f"{task.key}.json")
-    return row if isinstance(row, dict) and ("metrics" in row or "error" in row) else None
+    if not isinstance(row, dict):
+        return None
+    is_row = isinstance(row.get("metrics"), dict) or isinstance(row.get("error"), str)
+    return row if is_row else None
 
 
 def _load(path: Path) -> object:

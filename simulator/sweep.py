@@ -13,6 +13,7 @@ from simulator.spec import RunSpec
 from simulator.store import Store
 from simulator.sweep_tables import tables
 from simulator.task import Done, Row, Task, perform
+from simulator.wall_limit import check_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +60,14 @@ def run_sweep(
         Told what happens.
     cached : callable, optional
         Another place where the row of a task may be found.
+
+    Raises
+    ------
+    UserError
+        If the executor has a limit that cannot be kept here (`check_limit`).
     """
-    watch = watch or Watch()
+    watch, executor = watch or Watch(), executor or Local()
+    check_limit(executor.timeout_s)
     rows: dict[int, Row] = {}
     for index, task in enumerate(tasks):
         row = (store.load(task) if store is not None else None) or cached(task)
@@ -68,7 +75,7 @@ def run_sweep(
             rows[index] = row
     todo = [(index, task) for index, task in enumerate(tasks) if index not in rows]
     watch.begin(tasks, [task for _, task in todo])
-    for done in _execute(todo, executor or Local(), watch):
+    for done in _execute(todo, executor, watch):
         if store is not None:
             store.keep(tasks[done.index], done.row)
         rows[done.index] = done.row
@@ -83,7 +90,7 @@ def _execute(todo: list[tuple[int, Task]], executor: Executor, watch: Watch) -> 
     for index, task in _cheapest(todo):
         if sum(done.seconds for done in probes) >= PROBE_S:
             break
-        probes.append(perform(index, task.spec, task.replication))
+        probes.append(perform(index, task.spec, task.replication, timeout_s=executor.timeout_s))
         del rest[index]
         yield probes[-1]
     if rest and probes:
@@ -112,6 +119,7 @@ def sweep_table(
     seeds: int = 1,
     jobs: int = 1,
     folder: str | Path | None = None,
+    timeout_s: float | None = None,
 ) -> "pd.DataFrame":
     """Run a specification at every point of a grid, and return a row for every point and seed.
 
@@ -129,6 +137,8 @@ def sweep_table(
         Worker processes.
     folder : path, optional
         Keeps finished runs, as `batchlab sweep -o` does.
+    timeout_s : float, optional
+        Wall-clock time that a run may take, seconds.
 
     Returns
     -------
@@ -138,7 +148,7 @@ def sweep_table(
     Raises
     ------
     RunError
-        If a run fails.
+        If a run fails, or takes too long.
 
     Examples
     --------
@@ -154,7 +164,12 @@ def sweep_table(
     found = make_points(data, plan.combinations())
     tasks = [Task(point, number) for point in found for number in range(seeds)]
     store = None if folder is None else Store(Path(folder), definition(data, found, seeds))
-    done, failed = tables(tasks, run_sweep(tasks, store, executor=Local(jobs)))
+    try:
+        rows = run_sweep(tasks, store, executor=Local(jobs, timeout_s))
+    finally:
+        if store is not None:
+            store.close()
+    done, failed = tables(tasks, rows)
     if len(failed):
         raise RunError(str(failed["error"].iloc[0]))
     return done

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simulator.errors import RunError, UserError
+from simulator.errors import RunError, TimeUp, UserError
 from simulator.fingerprint import run_key
 from simulator.grid import Point
 from simulator.spec import RunSpec
@@ -49,7 +49,13 @@ class Done:
     seconds: float
 
 
-def perform(index: int, spec: RunSpec, replication: int, key: str | None = None) -> Done:
+def perform(
+    index: int,
+    spec: RunSpec,
+    replication: int,
+    key: str | None = None,
+    timeout_s: float | None = None,
+) -> Done:
     """Simulate one run; a run that fails is a row with its error.
 
     Parameters
@@ -61,20 +67,24 @@ def perform(index: int, spec: RunSpec, replication: int, key: str | None = None)
     key : str, optional
         Key of the run where it was ordered. A machine on which it differs has other code, data or
         libraries, so its result would be another.
+    timeout_s : float, optional
+        Wall-clock time that the run may take, seconds.
     """
     started = time.perf_counter()
     if key is not None and run_key(spec, replication) != key:
         text = "a worker has other code, data files or library versions"
         return Done(index, {"error": text, "transient": True}, 0.0)
-    return Done(index, run_row(spec, replication), time.perf_counter() - started)
+    return Done(index, run_row(spec, replication, timeout_s), time.perf_counter() - started)
 
 
-def run_row(spec: RunSpec, replication: int) -> Row:
+def run_row(spec: RunSpec, replication: int, timeout_s: float | None = None) -> Row:
     """Simulate one run and return its row."""
     from simulator.run import simulate
 
     try:
-        return {"metrics": simulate(spec, replication=replication).metrics}
+        return {"metrics": simulate(spec, replication=replication, timeout_s=timeout_s).metrics}
+    except TimeUp as error:  # says nothing of what the run depends on, so it is not kept
+        return {"error": f"{type(error).__name__}: {error}", "transient": True}
     except (RunError, UserError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     except Exception as error:

@@ -4,14 +4,13 @@ import csv
 import gzip
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from workloads.complete import complete
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
@@ -61,7 +60,7 @@ def write_trace(trace: Trace, path: str | PathLike[str], format: str = "csv") ->
         raise WorkloadError(f"expected a format out of {', '.join(WRITERS)}", value=format)
     target = Path(path)
     try:
-        with _complete(target) as file, file.open("wb") as raw:
+        with complete(target) as file, file.open("wb") as raw:
             # No name and no time in the header: equal traces give equal bytes.
             packed = gzip.GzipFile("", "wb", 9, raw, mtime=0) if target.suffix == ".gz" else raw
             with io.TextIOWrapper(packed, "utf-8", newline="") as stream:
@@ -69,20 +68,6 @@ def write_trace(trace: Trace, path: str | PathLike[str], format: str = "csv") ->
     except OSError as error:
         raise WorkloadError(f"cannot be written: {error.strerror}", path=target) from None
     return target
-
-
-@contextmanager
-def _complete(target: Path) -> Iterator[Path]:
-    """Give a name to write to, which becomes the file once it is complete; devices stay as is."""
-    if target.exists() and not target.is_file():
-        yield target
-        return
-    temporary = target.resolve().with_name(f".{target.name}.{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, target.resolve())
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _rows(trace: Trace) -> Iterator[tuple[float, int, int]]:

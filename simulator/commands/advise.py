@@ -82,7 +82,9 @@ def advise(
     executor = where.executor()
     data, _ = read_file(spec)
     base = base_of(data, settings, short)
-    enquiry = Enquiry(base, attainment, seeds, search_seeds, load_change, cost_change)
+    enquiry = Enquiry(
+        base, attainment, seeds, search_seeds, load_change, cost_change, executor.timeout_s
+    )
     given = (data.get("workload"), (settings or {}).get("workload"))
     is_sized = short.num_requests is not None or any(map(_names_size, given))
     prepared = prepare(base, attainment, is_sized=is_sized)

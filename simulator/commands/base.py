@@ -15,11 +15,14 @@ from simulator.settings import Nested, combine, merge, read_text, shorthands
 from simulator.spec import RunSpec, parse_yaml
 from simulator.sweep import Watch
 from simulator.task import Task
+from simulator.wall_limit import HELP, check_limit
 
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Flag = Annotated[bool, Parameter(negative="")]
 Settings = Annotated[Nested | None, Parameter(parse=False)]
 """The dotted options; the command line hands them over."""
+Timeout = Annotated[float | None, Parameter(help=HELP)]
+"""Seconds that a run may take."""
 
 
 @Parameter(name="*")
@@ -52,15 +55,22 @@ class Where:
     """Worker processes. The results do not depend on it."""
     scheduler: str | None = None
     """Address of a Dask scheduler (tcp://HOST:PORT) that has the runs done."""
+    timeout: Timeout = None
 
     def executor(self) -> Executor:
         """Return the executor that was asked for."""
         if self.jobs < 1:
             raise UserError(f"--jobs {self.jobs}: expected at least 1")
+        check_limit(self.timeout)
         if self.scheduler is None:
-            return Local(self.jobs)
+            return Local(self.jobs, self.timeout)
         if self.jobs != 1:
             raise UserError("--jobs: does not apply with --scheduler; the cluster has its workers")
+        if self.timeout is not None:
+            raise UserError(
+                "--timeout: does not apply with --scheduler; Dask workers run tasks in threads, "
+                "where no alarm reaches them"
+            )
         return Dask(self.scheduler)
 
 

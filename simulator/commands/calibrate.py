@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from simulator.cost.gpus import Gpu, find_gpu
 from simulator.errors import UserError
 from simulator.held_out import Judged, plot_errors
+from simulator.whole_file import write_whole
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -135,7 +136,7 @@ def calibrate(
     if not json:
         print(f"Profile in {out}")
     if report is not None:
-        report.write_text(text + "\n", encoding="utf-8")
+        write_whole(report, text + "\n")
     if figure is not None:
         _draw(found, figure)
     return 0
@@ -185,9 +186,6 @@ def _record(
 
 
 def _draw(found: _Report, path: Path) -> None:
-    from simulator.plots import new_axes, save
+    from simulator.plots import new_axes, save_whole
 
-    try:
-        save(plot_errors(found, new_axes()), path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be written: {error}") from None
+    save_whole(plot_errors(found, new_axes()), path)

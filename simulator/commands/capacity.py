@@ -233,7 +233,4 @@ def _draw(curve: "pd.DataFrame", table: "pd.DataFrame", path: Path) -> None:
     from simulator import plots, plots_capacity
 
     ax = plots_capacity.goodput_curves(curve, limits=table)
-    try:
-        plots.save(ax, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    plots.save_whole(ax, path)

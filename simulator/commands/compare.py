@@ -255,7 +255,4 @@ def _write(
 def _draw(found: dict[str, list[Difference]], first: str, path: Path) -> None:
     from simulator import plots, plots_compare
 
-    try:
-        plots.save(plots_compare.forest(found, first), path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    plots.save_whole(plots_compare.forest(found, first), path)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from simulator.commands.base import Flag, Timeout
 from simulator.errors import UserError
 from simulator.regress_baseline import (
     Acceptance,
@@ -19,7 +20,6 @@ from simulator.regress_baseline import (
     default_path,
     new_baseline,
     read_baseline,
-    write_text,
 )
 from simulator.regress_check import Runner, sample_all, to_dict
 from simulator.regress_check import check as run_check
@@ -27,6 +27,8 @@ from simulator.regress_report import junit as as_junit
 from simulator.regress_report import markdown
 from simulator.regress_run import Job, Sample, run_jobs
 from simulator.regress_suite import Suite
+from simulator.wall_limit import check_limit
+from simulator.whole_file import write_whole
 
 app = App(
     name="regress",
@@ -34,8 +36,6 @@ app = App(
     help_format="plaintext",
     help_formatter="plain",
 )
-
-Flag = Annotated[bool, Parameter(negative="")]
 
 
 @app.command
@@ -45,6 +45,7 @@ def record(
     *,
     baseline: Path | None = None,
     jobs: int = 1,
+    timeout: Timeout = None,
     force: Flag = False,
 ) -> int:
     """Run a suite and write its baseline.
@@ -67,11 +68,11 @@ def record(
     wanted, path = Suite(suite), baseline or default_path(suite)
     if path.exists() and not force:
         raise UserError(f"{path}: exists already; `batchlab regress accept` takes changes over")
-    with _runner(jobs) as run:
+    with _runner(jobs, timeout) as run:
         samples = sample_all(wanted, run)
     found = new_baseline(wanted, samples)
     first = Acceptance(reason="recorded", version=found.code["batchlab"])
-    write_text(path, found.model_copy(update={"history": (first,)}).to_yaml())
+    write_whole(path, found.model_copy(update={"history": (first,)}).to_yaml())
     print(f"{len(found.scenarios)} scenarios, {wanted.num_cells} metrics recorded in {path}")
     return 0
 
@@ -84,7 +85,7 @@ def check(
     baseline: Path | None = None,
     scenario: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     jobs: int = 1,
-    timeout: float | None = None,
+    timeout: Timeout = None,
     strict: Flag = False,
     junit: Path | None = None,
     markdown_file: Annotated[Path | None, Parameter(name="--markdown")] = None,
@@ -111,8 +112,6 @@ def check(
         Run no others than these.
     jobs
         Worker processes. The verdicts do not depend on it.
-    timeout
-        Let a run fail after so many seconds of wall-clock time.
     strict
         Let what stays inconclusive fail too.
     junit
@@ -129,15 +128,23 @@ def check(
         outcome = run_check(wanted, then, chosen, run)
     table = markdown(outcome, strict=strict)
     if junit is not None:
-        write_text(junit, as_junit(outcome, strict=strict))
+        write_whole(junit, as_junit(outcome, strict=strict))
     if markdown_file is not None:
-        write_text(markdown_file, f"{table}\n")
+        write_whole(markdown_file, f"{table}\n")
     print(js.dumps(to_dict(outcome, strict=strict), indent=2, allow_nan=False) if json else table)
     return outcome.exit_code(strict=strict)
 
 
 @app.command
-def accept(suite: Path, /, *, reason: str, baseline: Path | None = None, jobs: int = 1) -> int:
+def accept(
+    suite: Path,
+    /,
+    *,
+    reason: str,
+    baseline: Path | None = None,
+    jobs: int = 1,
+    timeout: Timeout = None,
+) -> int:
     """Run a suite and take its values over into the baseline, with the reason.
 
     For example:
@@ -159,7 +166,7 @@ def accept(suite: Path, /, *, reason: str, baseline: Path | None = None, jobs: i
         raise UserError("--reason: expected a sentence that says why the values changed")
     wanted, path = Suite(suite), baseline or default_path(suite)
     old = read_baseline(path)
-    with _runner(jobs) as run:
+    with _runner(jobs, timeout) as run:
         new = new_baseline(wanted, sample_all(wanted, run))
     changed = changes(old, new)
     for line in changed:
@@ -167,18 +174,19 @@ def accept(suite: Path, /, *, reason: str, baseline: Path | None = None, jobs: i
     if not changed:
         print(f"{path}: nothing changed")
         return 0
-    write_text(path, accepted(old, new, reason.strip(), changed).to_yaml())
+    write_whole(path, accepted(old, new, reason.strip(), changed).to_yaml())
     print(f"{len(changed)} changes accepted in {path}")
     return 0
 
 
 @contextmanager
-def _runner(num_workers: int, timeout_s: float | None = None) -> Iterator[Runner]:
+def _runner(num_workers: int, timeout_s: float | None) -> Iterator[Runner]:
     """Give what runs jobs and shows on a terminal how many are done."""
     from tqdm import tqdm
 
     if num_workers < 1:
         raise UserError(f"--jobs {num_workers}: expected at least 1")
+    check_limit(timeout_s)
     started = time.perf_counter()
     total = 0
     with tqdm(total=0, desc="regress", unit="run", disable=None, leave=False) as bar:

@@ -11,6 +11,7 @@ from simulator.page import page
 from simulator.page_tables import as_csv, as_latex, headline_table
 from simulator.result import new_folder
 from simulator.saved import load
+from simulator.whole_file import write_whole
 
 
 def report(
@@ -64,20 +65,3 @@ def report(
     write_whole(target, text)
     print(f"Report in {target}")
     return 0
-
-
-def write_whole(target: Path, text: str) -> None:
-    """Write a file, all of it or nothing.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
-    """
-    temporary = target.with_name(f".{target.name}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{target}: cannot be written: {error.strerror}") from None

@@ -30,7 +30,7 @@ from simulator.settings import Nested, read_text
 from simulator.store import TIMING, Store
 from simulator.sweep import definition, run_sweep
 from simulator.sweep_tables import summarise_points, tables, write_tables
-from simulator.task import Task
+from simulator.task import Row, Task
 
 
 def sweep(
@@ -138,9 +138,17 @@ def _run(tasks: list[Task], points: list[Point], store: Store, executor: Executo
     write_tables(store, done, failed, summary)
     print(sweep_text(summary, axes))
     print(f"Results in {store.folder}")
-    for error in failed.get("error", [])[:3]:
-        print(f"batchlab: a run failed: {error}", file=sys.stderr)
+    _tell_failures(tasks, rows)
     return 3 if len(failed) else 0
+
+
+def _tell_failures(tasks: list[Task], rows: list[Row]) -> None:
+    failed = [(task, row["error"]) for task, row in zip(tasks, rows, strict=True) if "error" in row]
+    for task, error in failed[:3]:
+        what = f"{task.point.title}, replication {task.replication}"
+        print(f"batchlab: a run failed: {what}: {error}", file=sys.stderr)
+    if len(failed) > 3:
+        print(f"batchlab: and {len(failed) - 3} more", file=sys.stderr)
 
 
 def _write_inputs(store: Store, base: Nested, plan: Plan, tasks: list[Task]) -> None:

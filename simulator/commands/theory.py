@@ -3,9 +3,7 @@
 import csv
 import io
 import json as js
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +12,7 @@ from cyclopts import Parameter
 
 from simulator.errors import UserError
 from simulator.theory.compare import COLUMNS, Row, compare_all, select, table_text
+from simulator.whole_file import write_whole
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -89,10 +88,4 @@ def _write(out: Path, rows: Sequence[Row]) -> None:
         table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=".")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text.getvalue())
-        os.replace(temporary, out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from None
+    write_whole(out, text.getvalue())

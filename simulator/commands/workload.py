@@ -11,6 +11,7 @@ from simulator.errors import UserError
 from simulator.explain import nearest
 from simulator.settings import read_text
 from simulator.spec import RunSpec, parse_yaml
+from simulator.whole_file import write_whole
 from workloads import (
     PRESETS,
     Characterisation,
@@ -113,13 +114,10 @@ def inspect(
         character = characterise(_trace(workload, format, lenient, detick, options))
     print(js.dumps(character, indent=2, allow_nan=False) if json else character.text())
     if figure is not None:
-        from simulator.plots import save
+        from simulator.plots import save_whole
         from simulator.plots_workload import overview
 
-        try:
-            save(overview(character, Path(workload).name), figure)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{figure}: cannot be written: {error}") from None
+        save_whole(overview(character, Path(workload).name), figure)
     return 0
 
 
@@ -165,7 +163,7 @@ def fit(
         fitted = fit_workload(trace, seeds)
     except WorkloadError as error:
         raise UserError(str(error)) from None
-    _write(out, yaml.safe_dump(fitted.to_dict(), sort_keys=False))
+    write_whole(out, yaml.safe_dump(fitted.to_dict(), sort_keys=False))
     print(fitted.text())
     return 0
 
@@ -300,10 +298,3 @@ def _holds_clients(name: str) -> bool:
     if path.is_dir():
         return any(path.glob("chunk-*-trace.csv"))
     return path.is_file() and path.name.endswith((".tar", ".tar.gz"))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

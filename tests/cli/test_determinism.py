@@ -37,6 +37,9 @@ COMMANDS = (
     "workload inspect load.jsonl",
     "regress record suite.yaml",
     "regress check suite.yaml",
+    "sweep run.yaml --grid max_num_seqs=4,64 --seeds 2 -o sweep",
+    "compare sweep#0 sweep#1 --seeds 2 -o compare --figure moved.svg",
+    "capacity run.yaml --slo p50_ttft_ms<=900 --seeds 2 --max-seeds 2 --tolerance 0.5 -o capacity",
 )
 
 ALL = """
@@ -66,7 +69,7 @@ def outcome(folder: Path, seed: str) -> tuple[str, dict[str, bytes]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "timing.json")
     return done.stdout, {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -76,12 +79,17 @@ def test_the_hash_seed_changes_nothing(tmp_path: Path) -> None:
     assert first[0] == second[0]
     assert first[1] == second[1]
     tables = {f"run/{name}.parquet" for name in ("requests", "steps", "gaps")}
-    assert tables | {"run/summary.json", "load.jsonl", "suite.baseline.yaml"} <= set(first[1])
+    tables |= {f"{name}/runs.parquet" for name in ("sweep", "compare")} | {"capacity/curve.csv"}
+    others = {"run/summary.json", "load.jsonl", "suite.baseline.yaml", "moved.svg"}
+    assert tables | others <= set(first[1])
     for heading in (
         "Simulation result",
         "attention",
         "60 requests",
         "scenarios, 1 metrics",
         "passed",
+        "Results in sweep",
+        "A: sweep#0",
+        "Highest request rate",
     ):
         assert heading in first[0]

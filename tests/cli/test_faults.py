@@ -11,7 +11,10 @@ import pytest
 from simulator import RunSpec, simulate
 from simulator.cli import main
 from simulator.errors import UserError
+from simulator.grid import make_points
 from simulator.result import check_target
+from simulator.store import Store
+from simulator.sweep import definition
 from tests.cli.process import FAST
 
 SUITE = """\
@@ -63,6 +66,59 @@ def test_a_disk_that_fills_up_during_a_run(
     assert code == 2
     assert f"{tmp_path / 'out'}: cannot be written: " in message
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, 2000])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", *FAST, "--chrome-trace", "trace.json"),
+        ("run", *FAST, "--figures", "figures"),
+        ("compare", "none", "orca", *FAST, "--seeds", "2", "--figure", "moved.png"),
+        ("workload", "inspect", "demo-chat", "--figure", "load.png"),
+    ],
+)
+def test_a_disk_that_fills_up_leaves_no_half_of_a_file(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    size: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with small_disk(size), pytest.raises(SystemExit) as leave:
+        main(words)
+    assert leave.value.code == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert message.startswith(f"batchlab: error: {words[-1]}: cannot be written: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_goes_on_where_the_disk_was_full_from_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("sweep", *FAST, "--grid", "max_num_seqs=1,2", "-o", tmp_path / "s")
+    with small_disk(0):
+        assert command(capsys, *words)[0] == 2
+    (tmp_path / "s" / ".manifest.4711.json").write_text("{ a draft of a process that was kil")
+    assert command(capsys, *words)[0] == 0
+    assert not list((tmp_path / "s").rglob(".*"))
+
+
+def test_two_sweeps_into_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second is refused, be it the same or another, with `--force` or without."""
+    base = RunSpec(workload={"name": "demo-chat", "num_requests": 9})
+    point = make_points(base.to_dict(), [{}])
+    store = Store(tmp_path / "s", definition(base.to_dict(), point, 1))
+    before = {path: path.read_bytes() for path in (tmp_path / "s").iterdir() if path.is_file()}
+    for more in ((), ("--force",)):
+        words = ("sweep", *FAST, "--grid", "max_num_seqs=1,2", "-o", tmp_path / "s")
+        code, message = command(capsys, *words, *more)
+        assert code == 2
+        assert "s: another process writes its results there; wait for it" in message
+    assert {p: p.read_bytes() for p in (tmp_path / "s").iterdir() if p.is_file()} == before
+    store.close()
+    assert command(capsys, *words, "--force")[0] == 0
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])

@@ -97,6 +97,36 @@ def test_a_killed_worker_is_replaced(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
+def test_a_killed_gate_leaves_no_workers(tmp_path: Path) -> None:
+    """Not even with a policy that never comes back."""
+    (tmp_path / "endless.py").write_text("""
+from policies import Policy, PolicySpec
+
+
+class _Endless(Policy):
+    def decide(self, view, trigger=None):
+        while True:
+            pass
+
+
+class Endless(PolicySpec):
+    def build(self):
+        return _Endless()
+""")
+    (tmp_path / "suite.yaml").write_text(
+        "{seeds: 2, max_seeds: 2, metrics: {mean_ttft_ms: }, "
+        "scenarios: {one: {spec: {policy: 'endless:Endless'}}}}"
+    )
+    words = [PROGRAM, "regress", "record", "suite.yaml", "--jobs", "2"]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment(tmp_path)) as process:
+        wait_for(lambda: len(children(process.pid)) == 2)
+        time.sleep(1)
+        workers = children(process.pid)
+        process.kill()
+    wait_for(lambda: not any(map(is_running, workers)), 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_a_killed_parent_leaves_whole_points_and_no_workers(whole: Path, tmp_path: Path) -> None:
     with start(tmp_path, "--jobs", "2", "-o", "s") as process:
         wait_for(lambda: kept(tmp_path / "s") >= 6)

@@ -1,10 +1,8 @@
 """Policies that answer nonsense, leave, or never get anywhere: one sentence says who and what."""
 
 import math
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,8 @@ import pytest
 from policies import ALL_RUNNING, Decision, Limits, Plan, Policy, PolicySpec, Trigger, View, Work
 from policies.base import KvOp, Mode, RequestView, Shape
 from simulator import RunSpec, simulate
-from simulator.errors import PolicyStalled, RuleBroken, RunError, UserError
+from simulator.errors import PolicyStalled, RuleBroken, RunError
 from simulator.own_policy import watch, wrong_types
-from simulator.wall_limit import wall_limit
 
 ANSWERS: dict[str, Callable[[View], Any]] = {}
 """What the policy in the test answers, by name."""
@@ -198,57 +195,6 @@ def test_progress_however_slow_is_progress(monkeypatch: pytest.MonkeyPatch) -> N
 
     ANSWERS["slow"] = slow
     assert simulate(spec(Answers(name="slow"))).metrics["completed"] == 5
-
-
-def loop(view: View) -> Decision:
-    while True:
-        pass
-
-
-def stubborn(view: View) -> Decision:
-    """Hear the first alarm and go on."""
-    with suppress(RunError):
-        loop(view)
-    return loop(view)
-
-
-@pytest.mark.parametrize("answer", [loop, stubborn])
-def test_an_endless_loop_ends_with_the_time_that_it_may_take(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[[View], Decision]
-) -> None:
-    monkeypatch.setattr("simulator.wall_limit._AGAIN", 0.1)
-    ANSWERS["loop"] = answer
-    with pytest.raises(RunError, match=r"no end after 0\.2 s of wall-clock time .* 0\.000000 s of"):
-        simulate(spec(Answers(name="loop")), timeout_s=0.2)
-
-
-def test_a_time_limit_changes_nothing_in_a_run_that_keeps_it() -> None:
-    run = RunSpec(policy="vllm-v1", workload={"name": "demo-chat", "num_requests": 20})
-    assert simulate(run, timeout_s=60).metrics == simulate(run).metrics
-    with wall_limit(None, str):
-        pass
-
-
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
-def test_a_time_limit_is_a_number_of_seconds(seconds: float) -> None:
-    with pytest.raises(UserError, match="greater than 0"), wall_limit(seconds, str):
-        pass
-
-
-def test_a_time_limit_needs_the_main_thread() -> None:
-    caught: list[Exception] = []
-
-    def run() -> None:
-        try:
-            with wall_limit(1.0, str):
-                pass
-        except UserError as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert "main thread" in str(caught[0])
 
 
 def test_the_clock_of_the_wall_means_nothing_to_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
