@@ -5,7 +5,6 @@ import json
 import pkgutil
 from typing import Annotated, Any
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -29,7 +28,14 @@ from workloads.spec import PresetWorkload, WorkloadSpec
 class Section(BaseModel):
     """A part of a specification: immutable, and nothing in it goes unnoticed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return the JSON Schema, with the description of every field; parameters as pydantic's."""
+        from simulator.descriptions import DescribedSchema
+
+        return super().model_json_schema(*args, **{"schema_generator": DescribedSchema} | options)
 
 
 class EngineSpec(Section):
@@ -207,6 +213,8 @@ class RunSpec(Section):
 
     def to_yaml(self) -> str:
         """Return the specification as YAML."""
+        import yaml
+
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
     def content_hash(self) -> str:
@@ -223,6 +231,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     UserError
         If it is no YAML, or no mapping.
     """
+    import yaml
+
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:

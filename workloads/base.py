@@ -1,13 +1,7 @@
 """What the parts of a workload description share: the frozen model, array types, kinds."""
 
-import ast
-import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -24,40 +18,10 @@ PositiveInt: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 class Spec(BaseModel):
     """Base of everything a person writes: frozen, and unknown keys are errors.
 
-    The text below a field describes it. pydantic can find it, too (``use_attribute_docstrings``),
-    but parses the module once for each class, which takes most of the time of an import.
+    The text below a field describes it. The validator is built when it is first needed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        module = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        texts = {} if module is None else _field_texts(module).get(cls.__qualname__, {})
-        for name, text in texts.items():
-            field = cls.__pydantic_fields__.get(name)
-            if field is not None and field.description is None:
-                field.description = text
-
-
-@cache
-def _field_texts(path: str) -> dict[str, dict[str, str]]:
-    """Return the texts below the fields of each class at the top of a module."""
-    tree = ast.parse(Path(path).read_text("utf-8"))
-    return {
-        node.name: {
-            field.target.id: inspect.cleandoc(text.value.value)
-            for field, text in pairwise(node.body)
-            if isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-            and isinstance(text.value.value, str)
-        }
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
 
 
 def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> BeforeValidator:
