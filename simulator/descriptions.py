@@ -34,7 +34,7 @@ def descriptions(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         own = _texts_of(cls)
-        for name in cls.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(cls):
             found.pop(name, None)  # a field that is defined anew is described anew
             if name in own and name in model.model_fields:
                 found[name] = own[name]

@@ -2,11 +2,23 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from contextlib import suppress
+from functools import cached_property
+from typing import Annotated, Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -22,6 +34,52 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+class ByKind:
+    """Stands in an annotation for ``Field(discriminator="kind")``, but builds only what is met.
+
+    What is accepted, the errors and the JSON Schema are those of pydantic's own union, which
+    builds the validators of all classes before it reads anything.
+
+    Parameters
+    ----------
+    models : sequence of type of BaseModel
+        The classes of the union.
+    """
+
+    def __init__(self, models: Sequence[type[BaseModel]]) -> None:
+        self._models = {str(model.model_fields["kind"].default): model for model in models}
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        write = core_schema.wrap_serializer_function_ser_schema(_write, schema=_ANY)
+        return core_schema.no_info_plain_validator_function(self._read, serialization=write)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(self._union.core_schema)
+
+    def _read(self, data: object) -> object:
+        kind = data.get("kind") if isinstance(data, dict) else getattr(data, "kind", None)
+        model = self._models.get(kind) if isinstance(kind, str) else None
+        if model is not None:
+            with suppress(ValidationError):
+                return model.model_validate(data)
+        return self._union.validate_python(data)  # knows what to say of it
+
+    @cached_property
+    def _union(self) -> TypeAdapter[Any]:
+        union: Any = Union[*self._models.values()]
+        return TypeAdapter(Annotated[union, Field(discriminator="kind")])
+
+
+_ANY = core_schema.any_schema()
+
+
+def _write(value: BaseModel, write: SerializerFunctionWrapHandler) -> object:
+    type(value).model_rebuild()  # in another process it may never have been read
+    return write(value)
 
 
 def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> BeforeValidator:

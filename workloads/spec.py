@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from workloads.arrival_spec import ArrivalSpec
-from workloads.base import PositiveInt, RequestRate, with_kind
+from workloads.base import ByKind, PositiveInt, RequestRate, with_kind
 from workloads.clients import ClientsWorkload
 from workloads.closed import ClosedWorkload
 from workloads.conversation import ConversationWorkload
@@ -153,7 +153,7 @@ WorkloadSpec: TypeAlias = Annotated[
     | ClosedWorkload
     | ClientsWorkload
     | ConversationWorkload,
-    Field(discriminator="kind"),
+    ByKind(WORKLOADS),
     with_kind(_kind),
 ]
 """Any kind of workload; ``kind`` may be left out where the other keys tell it."""
