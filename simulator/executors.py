@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 from simulator.errors import RunError, UserError
+from simulator.garbage import collect_less
 from simulator.task import Done, Task, perform
 
 MAX_DEATHS = 3
@@ -59,7 +60,7 @@ class Local:
                 n_jobs=self.jobs,
                 return_as="generator_unordered",
                 batch_size=1,
-                initializer=_end_with,
+                initializer=_begin,
                 initargs=(os.getpid(),),
             )
             calls = [delayed(perform)(i, t.spec, t.replication) for i, t in waiting.items()]
@@ -77,8 +78,9 @@ class Local:
                     ) from None
 
 
-def _end_with(parent: int) -> None:
-    """Let this process end when its parent does, even if that is killed while this one starts."""
+def _begin(parent: int) -> None:
+    """Set up a worker, which ends when its parent does, even if that is killed meanwhile."""
+    collect_less()
 
     def watch() -> None:
         while os.getppid() == parent:
