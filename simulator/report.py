@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from simulator.cost.spec import TableSpec
 from simulator.metrics import Metrics
@@ -91,9 +92,9 @@ def reproduce(spec: RunSpec) -> str:
     >>> reproduce(RunSpec(seed=3, policy="static"))
     'batchlab run --policy.kind static --seed 3'
     """
-    words = ["batchlab", "run"]
+    words, default = ["batchlab", "run"], RunSpec()
     for name, value in spec:
-        words += _options(f"--{name}", value, getattr(RunSpec(), name))
+        words += _options(f"--{name}", value, getattr(default, name))
     return shlex.join(words)
 
 
@@ -116,8 +117,7 @@ def _options(option: str, value: object, default: object) -> list[str]:
 
 
 def _plain(value: object) -> str:
-    text = TypeAdapter(type(value)).dump_json(value).decode()
-    return text.strip('"')
+    return to_json(value, inf_nan_mode="null").decode().strip('"')
 
 
 def _headline(result: "Result") -> str:

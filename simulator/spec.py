@@ -3,7 +3,7 @@
 import hashlib
 import json
 import pkgutil
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 from pydantic import (
     BaseModel,
@@ -116,15 +116,21 @@ def find_policy(kind: str) -> type[PolicySpec]:
     if ":" in kind:
         try:
             found = pkgutil.resolve_name(kind)
+            if _is_policy(found):
+                found.model_rebuild()  # says now what is wrong with its parameters
         except Exception as error:  # whatever the module raises while it is loaded
             hint = " (is its folder on PYTHONPATH?)" if isinstance(error, ImportError) else ""
             raise ValueError(f"{kind!r} cannot be loaded: {error}{hint}") from None
-        if not (isinstance(found, type) and issubclass(found, PolicySpec)):
+        if not _is_policy(found):
             raise ValueError(f"policy {kind!r} is not a subclass of policies.PolicySpec")
         return found
     raise ValueError(
         f"unknown policy {kind!r}; {nearest(kind, known)}, or module:Class of your own"
     )
+
+
+def _is_policy(found: object) -> TypeGuard[type[PolicySpec]]:
+    return isinstance(found, type) and issubclass(found, PolicySpec)
 
 
 def _read_policy(value: object) -> object:
