@@ -111,8 +111,8 @@ def test_the_help_loads_no_heavy_library() -> None:
 
 
 def test_a_run_loads_nothing_that_it_does_not_use() -> None:
-    words = ("run", "--workload.arrivals.request-rate", "5", "--workload.prompt-tokens", "9")
-    loaded = loaded_by(*words, "--workload.output-tokens", "3", "--num-requests", "2")
+    words = ("run", "--workload.kind=synthetic", "--workload.arrivals=5", "--num-requests=2")
+    loaded = loaded_by(*words, "--workload.prompt-tokens=9", "--workload.output-tokens=3")
     assert {"numpy", "pydantic", "simpy", "simulator.run"} <= loaded
     assert set(UNUSED) & loaded == set()
 
