@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-from pydantic_core import to_json
+from pydantic import BaseModel, TypeAdapter
 
 from simulator.cost.spec import TableSpec
 from simulator.metrics import Metrics
@@ -117,7 +116,8 @@ def _options(option: str, value: object, default: object) -> list[str]:
 
 
 def _plain(value: object) -> str:
-    return to_json(value, inf_nan_mode="null").decode().strip('"')
+    text = TypeAdapter(type(value)).dump_json(value).decode()
+    return text.strip('"')
 
 
 def _headline(result: "Result") -> str:

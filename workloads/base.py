@@ -14,7 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
+    SerializationInfo,
     TypeAdapter,
     ValidationError,
 )
@@ -36,6 +36,12 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
+_OPTIONS = (
+    *("mode", "include", "exclude", "exclude_unset", "exclude_defaults", "exclude_none"),
+    *("by_alias", "round_trip", "context"),
+)
+
+
 class ByKind:
     """Stands in an annotation for ``Field(discriminator="kind")``, but builds only what is met.
 
@@ -52,7 +58,7 @@ class ByKind:
         self._models = {str(model.model_fields["kind"].default): model for model in models}
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
-        write = core_schema.wrap_serializer_function_ser_schema(_write, schema=_ANY)
+        write = core_schema.plain_serializer_function_ser_schema(self._write, info_arg=True)
         return core_schema.no_info_plain_validator_function(self._read, serialization=write)
 
     def __get_pydantic_json_schema__(
@@ -68,18 +74,19 @@ class ByKind:
                 return model.model_validate(data)
         return self._union.validate_python(data)  # knows what to say of it
 
+    def _write(self, value: object, info: SerializationInfo) -> object:
+        """Return what pydantic's union makes of it: the fields of the class, of none below it."""
+        model = self._models.get(getattr(value, "kind", ""))
+        if model is None:
+            return value
+        model.model_rebuild()  # in another process it may never have been read
+        options: dict[str, Any] = {name: getattr(info, name) for name in _OPTIONS}
+        return model.__pydantic_serializer__.to_python(value, **options)
+
     @cached_property
     def _union(self) -> TypeAdapter[Any]:
         union: Any = Union[*self._models.values()]
         return TypeAdapter(Annotated[union, Field(discriminator="kind")])
-
-
-_ANY = core_schema.any_schema()
-
-
-def _write(value: BaseModel, write: SerializerFunctionWrapHandler) -> object:
-    type(value).model_rebuild()  # in another process it may never have been read
-    return write(value)
 
 
 def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> BeforeValidator:

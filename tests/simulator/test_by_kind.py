@@ -8,7 +8,7 @@ from operator import or_
 from typing import Annotated, Any, get_args
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
 
 from simulator.cost.spec import COSTS, CostSpec
 from simulator.spec import RunSpec
@@ -79,6 +79,34 @@ def test_errors_are_those_of_an_ordinary_union(annotation: Any, models: Any, dat
 def test_an_instance_is_taken_as_it_is() -> None:
     law = ARRIVALS[0].model_validate(POISSON)
     assert TypeAdapter(ArrivalSpec).validate_python(law) is law
+
+
+class Below(ARRIVALS[0]):  # type: ignore[misc]
+    """A class of one's own below one of the table."""
+
+    more: object = object()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "json"},
+        {"exclude_defaults": True},
+        {"exclude_unset": True},
+        {"exclude": {"law": {"kind"}}},
+        {"include": {"law": {"request_rate"}}},
+    ],
+)
+@pytest.mark.parametrize("law", [ARRIVALS[0](request_rate=3), Below(request_rate=4)])
+def test_what_is_written_is_that_of_an_ordinary_union(law: Any, options: Any) -> None:
+    ordinary: Any = Annotated[reduce(or_, ARRIVALS), Field(discriminator="kind")]
+    written = []
+    for annotation in (ArrivalSpec, ordinary):
+        model = create_model("Holder", law=(annotation, ...))
+        written.append(model(law=law).model_dump(**options))
+    assert written[0] == written[1]
+    assert "more" not in written[0].get("law", {})
 
 
 def python(code: str) -> str:
