@@ -453,14 +453,21 @@ class Machine(NamedTuple):
     plans_ahead: bool = False
 
 
-class PolicySpec(BaseModel):
+class Parameters(BaseModel):
+    """Base of what a person chooses: frozen, and unknown keys are errors; the text below describes.
+
+    The validator is built when it is first needed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class PolicySpec(Parameters):
     """Validated parameters of a policy; immutable, comparable, picklable.
 
     A subclass adds its parameters as fields with their docstrings and builds a fresh `Policy` for
     every run. A class of your own is used by its dotted name, ``kind: my_module:MyPolicy``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def build(self) -> Policy:
         """Return a new decision maker that has seen nothing yet."""

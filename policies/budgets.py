@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from policies.ascend_table import LookupTable, Row, read_table
-from policies.base import View, by_name
+from policies.base import Parameters, View, by_name
 
 
 class Budget(ABC):
@@ -44,10 +44,8 @@ class ConstantBudget(Budget):
         return self._tokens
 
 
-class BudgetSpec(BaseModel, ABC):
+class BudgetSpec(Parameters, ABC):
     """Parameters of a budget."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @property
     def decodes_first(self) -> bool:

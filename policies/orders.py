@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from policies.base import RequestView, View, by_name
+from policies.base import Parameters, RequestView, View, by_name
 from policies.predictors import AnyPredictor, OraclePredictor, Predictor
 
 Key = tuple[float, ...]
@@ -265,10 +265,8 @@ class DeadlineOrder(KeyOrder):
         return (request.arrival + ttft + request.generated * (tpot or 0.0),)
 
 
-class OrderSpec(BaseModel, ABC):
+class OrderSpec(Parameters, ABC):
     """Parameters of an order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @abstractmethod
     def build(self) -> Order:

@@ -5,9 +5,9 @@ from math import exp
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from policies.base import RequestView, View, by_name
+from policies.base import Parameters, RequestView, View, by_name
 
 
 class Predictor(ABC):
@@ -74,10 +74,8 @@ class MeanSoFar(Predictor):
             self._sums[request.tenant] = number + 1, tokens + request.generated
 
 
-class PredictorSpec(BaseModel, ABC):
+class PredictorSpec(Parameters, ABC):
     """Parameters of a predictor."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @abstractmethod
     def build(self) -> Predictor:

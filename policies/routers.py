@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from policies.base import RequestView, by_name
+from policies.base import Parameters, RequestView, by_name
 
 
 class Load(NamedTuple):
@@ -51,10 +51,8 @@ class Router(ABC):
         """
 
 
-class RouterSpec(BaseModel, ABC):
+class RouterSpec(Parameters, ABC):
     """Parameters of a router."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     refresh_interval_ms: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Age at which the snapshot of the loads is taken anew; 0: live."""

@@ -6,7 +6,7 @@ Source: sarathi-serve `sarathi/core/scheduler/sarathi_scheduler.py` (2026-01); A
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from policies.base import (
     ALL_RUNNING,
@@ -14,6 +14,7 @@ from policies.base import (
     Limits,
     Machine,
     Mode,
+    Parameters,
     Plan,
     Policy,
     PolicySpec,
@@ -27,10 +28,8 @@ from policies.vllm_v0 import decode_in_turn, watermark_blocks
 from policies.vllm_v1 import below_a_block
 
 
-class Decreasing(BaseModel):
+class Decreasing(Parameters):
     """Chunks that get smaller as a prompt gets longer, in equal stages."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     high_chunk_size: int = Field(ge=32, multiple_of=32)
     """Step size at the start of a prompt, tokens; a multiple of 32."""

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from policies.base import Decision, Policy, Release, RequestView, Trigger, View
+from policies.base import Decision, Parameters, Policy, Release, RequestView, Trigger, View
 from policies.static import BatchRun, BatchRunSpec, too_large
 
 
-class QueuePolicy(BaseModel):
+class QueuePolicy(Parameters):
     """Limits of one queue."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     max_queue_size: int = Field(0, ge=0)
     """Requests that may wait in one queue; more are rejected on arrival. 0: no limit."""

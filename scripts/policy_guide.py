@@ -23,6 +23,7 @@ from policies.predictors import PREDICTORS
 from policies.sarathi import Decreasing
 from policies.triton import PriorityQueuePolicy
 from simulator import RunSpec, simulate
+from simulator.descriptions import descriptions
 from simulator.plots import save
 from simulator.plots_timeline import Schedule, name_of, request_timeline
 
@@ -182,10 +183,11 @@ def draw(name: str, folder: Path) -> Path:
 def parameter_table(model: type[BaseModel]) -> str:
     """Return the parameters of a class with defaults and meaning, as a table."""
     rows = ["| parameter | default | meaning |", "|---|---|---|"]
+    texts = descriptions(model)
     for name, info in model.model_fields.items():
         if name != "kind":
             default = "required" if info.is_required() else f"`{_plain(info.default)}`"
-            rows.append(f"| `{name}` | {default} | {' '.join((info.description or '').split())} |")
+            rows.append(f"| `{name}` | {default} | {' '.join(texts.get(name, '').split())} |")
     return "\n".join(rows) if len(rows) > 2 else "No parameters."
 
 

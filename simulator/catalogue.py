@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 
 from pydantic import BaseModel
 
+from simulator.descriptions import descriptions
+
 Row = dict[str, str]
 
 
@@ -111,10 +113,11 @@ def _model_row(model: type[BaseModel]) -> Row:
     kind = model.model_fields["kind"].default
     about = (inspect.getdoc(model) or "").splitlines()[0].rstrip(".")
     row = {"name": str(kind), "about": about}
+    texts = descriptions(model)
     for name, field in model.model_fields.items():
         if name != "kind":
             default = "required" if field.is_required() else f"default {_plain(field.default)}"
-            row[name] = f"{default}. {field.description or ''}".strip().replace("\n", " ")
+            row[name] = f"{default}. {texts.get(name, '')}".strip().replace("\n", " ")
     return row
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from simulator.errors import RunError, UserError
+from simulator.garbage import collect_less, end_without_collecting
 from simulator.settings import (
     Nested,
     combine,
@@ -261,6 +262,7 @@ def schema() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    collect_less()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
@@ -277,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             traceback.print_exception(error)
         code, text = _explain(error)
         print(f"batchlab: error: {' '.join(text.split())}", file=sys.stderr)
+    end_without_collecting()
     sys.exit(code)
 
 
@@ -351,13 +354,16 @@ def _version() -> str:
 @contextmanager
 def _progress(what: str, total: int | None = None) -> "Iterator[tuple[Observer, ...]]":
     """Show on a terminal how many requests are done, and afterwards how long it took."""
-    from tqdm import tqdm
-
-    from simulator.progress import Progress
-
     started = time.perf_counter()
-    with tqdm(total=total, desc=what, unit="req", disable=None, leave=False) as bar:
-        yield (Progress(bar.update),)
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        from simulator.progress import Progress
+
+        with tqdm(total=total, desc=what, unit="req", leave=False) as bar:
+            yield (Progress(bar.update),)
+    else:
+        yield ()
     print(f"Simulated in {time.perf_counter() - started:.1f} s", file=sys.stderr)
 
 

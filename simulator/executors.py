@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any, ClassVar
 
 from simulator.errors import RunError, UserError
+from simulator.garbage import collect_less
 from simulator.task import Done, Task, perform
 
 MAX_DEATHS = 3
@@ -66,7 +67,7 @@ class Local:
                 n_jobs=self.jobs,
                 return_as="generator_unordered",
                 batch_size=1,
-                initializer=end_with,
+                initializer=begin_worker,
                 initargs=(os.getpid(),),
             )
             calls = [
@@ -87,8 +88,9 @@ class Local:
                     ) from None
 
 
-def end_with(parent: int) -> None:
-    """Let this process end when its parent does, even if that is killed while this one starts."""
+def begin_worker(parent: int) -> None:
+    """Set up a worker, which ends when its parent does, even if that is killed meanwhile."""
+    collect_less()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -19,7 +19,7 @@ SECTION = "sweep"
 class SweepSection(BaseModel):
     """What a sweep varies, as it stands in a file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     grid: Axes = {}
     """Axes of which all combinations are run: name to list of values."""

@@ -2,16 +2,16 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from simulator.chrometrace import check_path, write_trace
-from simulator.figures import Format, write_figures
-from simulator.lifelines import Lifelines, phase_table, spans_of
 from simulator.observer import Observer
 from simulator.parquet import write_parquet
-from simulator.result import Result, new_folder
-from simulator.saved import PHASES, of_result
+from simulator.result import PHASES, Result, new_folder
 from simulator.spec import RunSpec
+
+if TYPE_CHECKING:
+    from simulator.figures import Format
+    from simulator.lifelines import Lifelines
 
 WATCHED = 1000
 """Requests of a run up to which a results folder also says what every request did and when."""
@@ -43,7 +43,7 @@ class Outputs:
         self,
         out: Path | None,
         figures: Path | None,
-        ending: Format,
+        ending: "Format",
         chrome_trace: Path | None,
         *,
         force: bool,
@@ -58,6 +58,8 @@ class Outputs:
 
     def __enter__(self) -> Self:
         if self._trace is not None:
+            from simulator.chrometrace import check_path
+
             check_path(self._trace, force=self._force)
         with ExitStack() as stack:
             for name, place in self._places.items():
@@ -80,21 +82,33 @@ class Outputs:
         number = getattr(spec.workload, "num_requests", None)
         small = "out" in self._folders and number is not None and number <= WATCHED
         if small or self._trace is not None or "figures" in self._folders:
+            from simulator.lifelines import Lifelines
+
             self._watch = Lifelines()
             return (self._watch,)
         return ()
 
     def write(self, result: Result) -> None:
         """Write everything that was asked for."""
-        spans = {}
-        if self._watch is not None:
-            spans = spans_of(result.tables, self._watch)
         if "out" in self._folders:
             result.write(self._folders["out"])
-            if self._watch is not None:
-                table = phase_table(spans, result.tables["requests"])
-                write_parquet(self._folders["out"] / PHASES, table)
+        if self._watch is not None:
+            self._write_watched(result, self._watch)
+
+    def _write_watched(self, result: Result, watch: "Lifelines") -> None:
+        """Write what takes more than the tables: who did what when."""
+        from simulator.lifelines import phase_table, spans_of
+
+        spans = spans_of(result.tables, watch)
+        if "out" in self._folders:
+            table = phase_table(spans, result.tables["requests"])
+            write_parquet(self._folders["out"] / PHASES, table)
         if "figures" in self._folders:
+            from simulator.figures import write_figures
+            from simulator.saved import of_result
+
             write_figures(of_result(result, spans), self._folders["figures"], self._ending)
         if self._trace is not None:
+            from simulator.chrometrace import write_trace
+
             write_trace(self._trace, result, spans)

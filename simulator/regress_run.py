@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from simulator.errors import RunError, UserError
-from simulator.executors import end_with
+from simulator.executors import begin_worker
 from simulator.recorder import DecisionLog
 from simulator.regress_suite import Scenario, check_metrics
 from simulator.result import Result
@@ -78,7 +78,7 @@ def _execute(jobs: Sequence[Job], num_workers: int, timeout_s: float | None) -> 
     from joblib import Parallel, delayed
 
     pool = Parallel(
-        n_jobs=num_workers, return_as="generator", initializer=end_with, initargs=(os.getpid(),)
+        n_jobs=num_workers, return_as="generator", initializer=begin_worker, initargs=(os.getpid(),)
     )
     yield from pool(delayed(measure)(scenario, number, timeout_s) for scenario, number in jobs)
 

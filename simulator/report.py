@@ -91,9 +91,9 @@ def reproduce(spec: RunSpec) -> str:
     >>> reproduce(RunSpec(seed=3, policy="static"))
     'batchlab run --policy.kind static --seed 3'
     """
-    words = ["batchlab", "run"]
+    words, default = ["batchlab", "run"], RunSpec()
     for name, value in spec:
-        words += _options(f"--{name}", value, getattr(RunSpec(), name))
+        words += _options(f"--{name}", value, getattr(default, name))
     return shlex.join(words)
 
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 """The file that marks a folder as ours."""
 
+PHASES = "phases.parquet"
+"""What every request did, where it was watched."""
+
 
 class Result:
     """Tables and metrics of one run.

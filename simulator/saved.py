@@ -12,7 +12,7 @@ from simulator.columns import Columns
 from simulator.errors import UserError
 from simulator.lifelines import Span, spans_from
 from simulator.recorder import GAP_COLUMNS, REQUEST_COLUMNS, STEP_COLUMNS
-from simulator.result import MANIFEST, Result
+from simulator.result import MANIFEST, PHASES, Result
 from simulator.spec import RunSpec, parse_yaml
 from workloads.trace import Trace
 
@@ -27,9 +27,6 @@ TABLES: Mapping[str, Mapping[str, type]] = {
     "gaps": GAP_COLUMNS,
 }
 """Tables of a run and their columns."""
-
-PHASES = "phases.parquet"
-"""What every request did, where it was watched."""
 
 
 @dataclass

@@ -3,9 +3,8 @@
 import hashlib
 import json
 import pkgutil
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -29,7 +28,14 @@ from workloads.spec import PresetWorkload, WorkloadSpec
 class Section(BaseModel):
     """A part of a specification: immutable, and nothing in it goes unnoticed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return the JSON Schema, with the description of every field; parameters as pydantic's."""
+        from simulator.descriptions import DescribedSchema
+
+        return super().model_json_schema(*args, **{"schema_generator": DescribedSchema} | options)
 
 
 class EngineSpec(Section):
@@ -110,15 +116,21 @@ def find_policy(kind: str) -> type[PolicySpec]:
     if ":" in kind:
         try:
             found = pkgutil.resolve_name(kind)
+            if _is_policy(found):
+                found.model_rebuild()  # says now what is wrong with its parameters
         except Exception as error:  # whatever the module raises while it is loaded
             hint = " (is its folder on PYTHONPATH?)" if isinstance(error, ImportError) else ""
             raise ValueError(f"{kind!r} cannot be loaded: {error}{hint}") from None
-        if not (isinstance(found, type) and issubclass(found, PolicySpec)):
+        if not _is_policy(found):
             raise ValueError(f"policy {kind!r} is not a subclass of policies.PolicySpec")
         return found
     raise ValueError(
         f"unknown policy {kind!r}; {nearest(kind, known)}, or module:Class of your own"
     )
+
+
+def _is_policy(found: object) -> TypeGuard[type[PolicySpec]]:
+    return isinstance(found, type) and issubclass(found, PolicySpec)
 
 
 def _read_policy(value: object) -> object:
@@ -207,6 +219,8 @@ class RunSpec(Section):
 
     def to_yaml(self) -> str:
         """Return the specification as YAML."""
+        import yaml
+
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
     def content_hash(self) -> str:
@@ -223,6 +237,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     UserError
         If it is no YAML, or no mapping.
     """
+    import yaml
+
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:

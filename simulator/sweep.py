@@ -12,17 +12,17 @@ from simulator.settings import Nested
 from simulator.spec import RunSpec
 from simulator.store import Store
 from simulator.sweep_tables import tables
-from simulator.task import Done, Row, Task, perform
+from simulator.task import Done, Row, Task
 from simulator.wall_limit import check_limit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PROBE_S = 0.5
-"""Runs are timed one by one for about this long before the others start, seconds."""
+"""Time of the runs from which the time of the others is estimated, seconds."""
 
 MAX_PROBES = 3
-"""And no more than this many."""
+"""And no more than so many runs."""
 
 
 class Watch:
@@ -84,31 +84,26 @@ def run_sweep(
 
 
 def _execute(todo: list[tuple[int, Task]], executor: Executor, watch: Watch) -> Iterator[Done]:
-    """Time a few cheap runs here, say how fast they went, then hand out the others."""
+    """Have the runs done, and say once how fast the first of them went."""
     rest = dict(todo)
-    probes: list[Done] = []
-    for index, task in _cheapest(todo):
-        if sum(done.seconds for done in probes) >= PROBE_S:
-            break
-        probes.append(perform(index, task.spec, task.replication, timeout_s=executor.timeout_s))
-        del rest[index]
-        yield probes[-1]
-    if rest and probes:
-        size = sum(task.size for index, task in todo if index not in rest)
-        seconds = sum(done.seconds for done in probes)
-        watch.estimate(list(rest.values()), seconds / size, len(probes))
-    # The longest first, so that no worker is left alone with one at the end.
-    yield from executor.run(sorted(rest.items(), key=lambda item: -item[1].size))
+    seconds, size, is_told = 0.0, 0, len(todo) <= MAX_PROBES
+    for number, done in enumerate(executor.run(_in_order(todo)), start=1):
+        seconds, size = seconds + done.seconds, size + rest.pop(done.index).size
+        yield done
+        if not is_told and (seconds >= PROBE_S or number == MAX_PROBES):
+            watch.estimate(list(rest.values()), seconds / size, number)
+            is_told = True
 
 
-def _cheapest(todo: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
-    """Return a few runs of the smallest size, from different ends of the list."""
-    if len(todo) <= MAX_PROBES:
-        return []
-    least = min(task.size for _, task in todo)
-    small = [item for item in todo if item[1].size == least]
-    places = dict.fromkeys((0, len(small) - 1, len(small) // 2))
-    return [small[place] for place in places]
+def _in_order(todo: list[tuple[int, Task]]) -> list[tuple[int, Task]]:
+    """Return a few runs of the smallest size, to be timed, then the others.
+
+    The longest of those come first, so that no worker is left alone with one at the end.
+    """
+    least = min((task.size for _, task in todo), default=0)
+    small = [index for index, task in todo if task.size == least]
+    early = {small[place] for place in (0, len(small) - 1, len(small) // 2)} if small else set()
+    return sorted(todo, key=lambda item: (item[0] not in early, -item[1].size))
 
 
 def sweep_table(

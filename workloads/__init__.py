@@ -32,10 +32,7 @@ from workloads.lengths import (
 )
 from workloads.modulated import MmppArrivals, OnOffArrivals, VaryingArrivals
 from workloads.prefixes import SharedPrefix
-from workloads.presets import PRESETS, Preset, get_preset
 from workloads.provenance import Provenance
-from workloads.readers import READERS, TraceReader, read_trace
-from workloads.readers.servegen import read_clients
 from workloads.renewal import HyperexponentialArrivals, WeibullArrivals
 from workloads.request import RequestSpec
 from workloads.sources import CappedSource, Source, TraceSource
@@ -57,16 +54,26 @@ if TYPE_CHECKING:
     from workloads.character import Characterisation, characterise
     from workloads.fitting import WorkloadFit, fit_workload
     from workloads.imports import from_aiperf, from_guidellm
+    from workloads.presets import PRESETS, Preset, get_preset
+    from workloads.readers import READERS, TraceReader, read_trace
+    from workloads.readers.servegen import read_clients
     from workloads.readers.summarise import summarise
     from workloads.writers import write_trace
 
 _LAZY = {
     "Characterisation": "workloads.character",
+    "PRESETS": "workloads.presets",
+    "Preset": "workloads.presets",
+    "READERS": "workloads.readers",
+    "TraceReader": "workloads.readers",
     "WorkloadFit": "workloads.fitting",
     "characterise": "workloads.character",
     "fit_workload": "workloads.fitting",
     "from_aiperf": "workloads.imports",
     "from_guidellm": "workloads.imports",
+    "get_preset": "workloads.presets",
+    "read_clients": "workloads.readers.servegen",
+    "read_trace": "workloads.readers",
     "summarise": "workloads.readers.summarise",
     "write_trace": "workloads.writers",
 }

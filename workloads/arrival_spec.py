@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import Field
-
 from workloads.arrivals import DeterministicArrivals, GammaArrivals, PoissonArrivals
-from workloads.base import with_kind
+from workloads.base import ByKind, with_kind
 from workloads.compound import BatchArrivals, SuperposedArrivals
 from workloads.modulated import MmppArrivals, OnOffArrivals, VaryingArrivals
 from workloads.renewal import HyperexponentialArrivals, WeibullArrivals
@@ -35,6 +33,6 @@ ArrivalSpec: TypeAlias = Annotated[
     | WindowedArrivals
     | BatchArrivals
     | SuperposedArrivals,
-    Field(discriminator="kind"),
+    ByKind(ARRIVALS),
     with_kind(_kind, number="request_rate"),
 ]

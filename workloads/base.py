@@ -1,18 +1,24 @@
 """What the parts of a workload description share: the frozen model, array types, kinds."""
 
-import ast
-import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from contextlib import suppress
+from functools import cached_property
+from typing import Annotated, Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializationInfo,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -24,40 +30,63 @@ PositiveInt: TypeAlias = Annotated[int, Field(ge=1, le=2**53)]
 class Spec(BaseModel):
     """Base of everything a person writes: frozen, and unknown keys are errors.
 
-    The text below a field describes it. pydantic can find it, too (``use_attribute_docstrings``),
-    but parses the module once for each class, which takes most of the time of an import.
+    The text below a field describes it. The validator is built when it is first needed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        super().__pydantic_init_subclass__(**kwargs)
-        module = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        texts = {} if module is None else _field_texts(module).get(cls.__qualname__, {})
-        for name, text in texts.items():
-            field = cls.__pydantic_fields__.get(name)
-            if field is not None and field.description is None:
-                field.description = text
+
+_OPTIONS = (
+    *("mode", "include", "exclude", "exclude_unset", "exclude_defaults", "exclude_none"),
+    *("by_alias", "round_trip", "context"),
+)
 
 
-@cache
-def _field_texts(path: str) -> dict[str, dict[str, str]]:
-    """Return the texts below the fields of each class at the top of a module."""
-    tree = ast.parse(Path(path).read_text("utf-8"))
-    return {
-        node.name: {
-            field.target.id: inspect.cleandoc(text.value.value)
-            for field, text in pairwise(node.body)
-            if isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-            and isinstance(text.value.value, str)
-        }
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-    }
+class ByKind:
+    """Stands in an annotation for ``Field(discriminator="kind")``, but builds only what is met.
+
+    What is accepted, the errors and the JSON Schema are those of pydantic's own union, which
+    builds the validators of all classes before it reads anything.
+
+    Parameters
+    ----------
+    models : sequence of type of BaseModel
+        The classes of the union.
+    """
+
+    def __init__(self, models: Sequence[type[BaseModel]]) -> None:
+        self._models = {str(model.model_fields["kind"].default): model for model in models}
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        write = core_schema.plain_serializer_function_ser_schema(self._write, info_arg=True)
+        return core_schema.no_info_plain_validator_function(self._read, serialization=write)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return handler(self._union.core_schema)
+
+    def _read(self, data: object) -> object:
+        kind = data.get("kind") if isinstance(data, dict) else getattr(data, "kind", None)
+        model = self._models.get(kind) if isinstance(kind, str) else None
+        if model is not None:
+            with suppress(ValidationError):
+                return model.model_validate(data)
+        return self._union.validate_python(data)  # knows what to say of it
+
+    def _write(self, value: object, info: SerializationInfo) -> object:
+        """Return what pydantic's union makes of it: the fields of the class, of none below it."""
+        model = self._models.get(getattr(value, "kind", ""))
+        if model is None:
+            return value
+        model.model_rebuild()  # in another process it may never have been read
+        options: dict[str, Any] = {name: getattr(info, name) for name in _OPTIONS}
+        return model.__pydantic_serializer__.to_python(value, **options)
+
+    @cached_property
+    def _union(self) -> TypeAdapter[Any]:
+        union: Any = Union[*self._models.values()]
+        return TypeAdapter(Annotated[union, Field(discriminator="kind")])
 
 
 def with_kind(guess: Callable[[Mapping[str, Any]], str], number: str = "") -> BeforeValidator:

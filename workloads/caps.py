@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from workloads.base import PositiveInt, Spec, with_kind
+from workloads.base import ByKind, PositiveInt, Spec, with_kind
 from workloads.errors import WorkloadError
 from workloads.trace import Trace
 
@@ -91,6 +91,6 @@ CAPS = (OracleCap, ConstantCap, FactorCap, RoomCap)
 
 CapSpec: TypeAlias = Annotated[
     OracleCap | ConstantCap | FactorCap | RoomCap,
-    Field(discriminator="kind"),
+    ByKind(CAPS),
     with_kind(_kind, number="tokens"),
 ]

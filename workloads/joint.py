@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from workloads.base import IntArray, PositiveInt, Spec, with_kind
+from workloads.base import ByKind, IntArray, PositiveInt, Spec, with_kind
 from workloads.length_spec import LengthSpec
 from workloads.streams import Streams
 
@@ -173,5 +173,5 @@ def _kind(data: Mapping[str, Any]) -> str:
 JOINTS = (PairLengths, CopulaLengths, ConditionalLengths)
 
 JointSpec: TypeAlias = Annotated[
-    PairLengths | CopulaLengths | ConditionalLengths, Field(discriminator="kind"), with_kind(_kind)
+    PairLengths | CopulaLengths | ConditionalLengths, ByKind(JOINTS), with_kind(_kind)
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from workloads.base import IntArray, Spec, with_kind
+from workloads.base import ByKind, IntArray, Spec, with_kind
 from workloads.empirical import EmpiricalLength
 from workloads.length_laws import (
     ExponentialLength,
@@ -65,7 +65,7 @@ SimpleLengthSpec: TypeAlias = Annotated[
     | ParetoTailLength
     | QuantileLength
     | EmpiricalLength,
-    Field(discriminator="kind"),
+    ByKind(SIMPLE_LENGTHS),
     with_kind(_kind, number="tokens"),
 ]
 
@@ -124,6 +124,6 @@ LengthSpec: TypeAlias = Annotated[
     | QuantileLength
     | EmpiricalLength
     | MixtureLength,
-    Field(discriminator="kind"),
+    ByKind(LENGTHS),
     with_kind(_kind, number="tokens"),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Protocol, Self, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from workloads.base import FloatArray, IntArray, Spec
+from workloads.base import ByKind, FloatArray, IntArray, Spec
 
 _GRID = 4096
 _STEPS = 60
@@ -282,6 +282,4 @@ def _check_some(rates: tuple[float, ...]) -> None:
 
 RATES = (StepRate, DayRate, LinearRate, SinusoidRate)
 
-RateSpec: TypeAlias = Annotated[
-    StepRate | DayRate | LinearRate | SinusoidRate, Field(discriminator="kind")
-]
+RateSpec: TypeAlias = Annotated[StepRate | DayRate | LinearRate | SinusoidRate, ByKind(RATES)]

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import Field
-
 from workloads.arrivals import BURSTINESS, DeterministicArrivals, GammaArrivals, PoissonArrivals
-from workloads.base import with_kind
+from workloads.base import ByKind, with_kind
 from workloads.modulated import MmppArrivals, OnOffArrivals, VaryingArrivals
 from workloads.renewal import HyperexponentialArrivals, WeibullArrivals
 from workloads.windows import WindowedArrivals
@@ -48,6 +46,6 @@ SimpleArrivalSpec: TypeAlias = Annotated[
     | MmppArrivals
     | VaryingArrivals
     | WindowedArrivals,
-    Field(discriminator="kind"),
+    ByKind(SIMPLE),
     with_kind(guess_kind, number="request_rate"),
 ]

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from workloads.arrival_spec import ArrivalSpec
-from workloads.base import PositiveInt, RequestRate, with_kind
+from workloads.base import ByKind, PositiveInt, RequestRate, with_kind
 from workloads.clients import ClientsWorkload
 from workloads.closed import ClosedWorkload
 from workloads.conversation import ConversationWorkload
 from workloads.joint import JointSpec, ReasoningShare
 from workloads.length_spec import LengthSpec
-from workloads.presets import get_preset
 from workloads.sources import Source
 from workloads.streams import Streams
 from workloads.synthetic import assemble, generate
@@ -21,6 +20,9 @@ from workloads.trace import Trace
 from workloads.trace_spec import TraceWorkload
 from workloads.turns import TurnSource
 from workloads.workload import OpenWorkload
+
+if TYPE_CHECKING:
+    from workloads.presets import Preset
 
 
 class SyntheticWorkload(OpenWorkload):
@@ -102,28 +104,34 @@ class PresetWorkload(OpenWorkload):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        return get_preset(name).name
+        return _preset(name).name
 
     @model_validator(mode="after")
     def _cap_needs_arrivals(self) -> Self:
-        if self.max_concurrency is not None and not get_preset(self.name).is_open:
+        if self.max_concurrency is not None and not _preset(self.name).is_open:
             raise ValueError(f"expected no max_concurrency, as turns of {self.name} are closed")
         return self
 
     @property
     def is_open(self) -> bool:
         """Whether no arrival depends on a completion."""
-        return super().is_open and get_preset(self.name).is_open
+        return super().is_open and _preset(self.name).is_open
 
     def source(self, streams: Streams, max_model_len: int | None = None) -> Source:
         """Make the source that a simulation asks for requests; parameters as for `build`."""
-        if not get_preset(self.name).is_open:
+        if not _preset(self.name).is_open:
             return TurnSource(self._table(streams, max_model_len))
         return super().source(streams, max_model_len)
 
     def _rows(self, streams: Streams) -> Trace:
-        preset = get_preset(self.name)
+        preset = _preset(self.name)
         return preset.trace(self.num_requests, self.request_rate, streams=streams)
+
+
+def _preset(name: str) -> "Preset":
+    from workloads.presets import get_preset
+
+    return get_preset(name)
 
 
 def _kind(data: Mapping[str, Any]) -> str:
@@ -153,7 +161,7 @@ WorkloadSpec: TypeAlias = Annotated[
     | ClosedWorkload
     | ClientsWorkload
     | ConversationWorkload,
-    Field(discriminator="kind"),
+    ByKind(WORKLOADS),
     with_kind(_kind),
 ]
 """Any kind of workload; ``kind`` may be left out where the other keys tell it."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from workloads.base import FloatArray, Spec, finite, offer_alternatives, positive, with_kind
+from workloads.base import ByKind, FloatArray, Spec, finite, offer_alternatives, positive, with_kind
 from workloads.streams import split
 
 
@@ -112,9 +112,9 @@ class LognormalTime(Spec):
         return self.mean_s
 
 
-SimpleTime: TypeAlias = Annotated[
-    FixedTime | ExponentialTime | LognormalTime, Field(discriminator="kind")
-]
+SIMPLE_TIMES = (FixedTime, ExponentialTime, LognormalTime)
+
+SimpleTime: TypeAlias = Annotated[FixedTime | ExponentialTime | LognormalTime, ByKind(SIMPLE_TIMES)]
 
 
 class MixtureTime(Spec):
@@ -155,10 +155,10 @@ def _kind(data: Mapping[str, Any]) -> str:
     return "lognormal" if "cv" in data or "mu" in data else "exponential"
 
 
-TIMES = (FixedTime, ExponentialTime, LognormalTime, MixtureTime)
+TIMES = (*SIMPLE_TIMES, MixtureTime)
 
 TimeSpec: TypeAlias = Annotated[
     FixedTime | ExponentialTime | LognormalTime | MixtureTime,
-    Field(discriminator="kind"),
+    ByKind(TIMES),
     with_kind(_kind, number="seconds"),
 ]

@@ -10,7 +10,6 @@ from workloads.arrival_spec import ArrivalSpec
 from workloads.base import PositiveInt, RequestRate, Spec
 from workloads.errors import WorkloadError
 from workloads.moves import time_warp
-from workloads.readers import read_trace
 from workloads.readers.options import Failures, TimeUnit
 from workloads.sources import Source
 from workloads.streams import Streams
@@ -155,6 +154,8 @@ class TraceWorkload(OpenWorkload):
         return trace if self.max_gap_s is None else replay.cap_gaps(trace, self.max_gap_s)
 
     def _read(self) -> Trace:
+        from workloads.readers import read_trace
+
         return read_trace(
             self.path,
             self.format,

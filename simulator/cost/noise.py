@@ -2,7 +2,6 @@
 
 from copy import copy
 from math import exp, log, sqrt
-from statistics import NormalDist
 
 import numpy as np
 
@@ -81,6 +80,8 @@ def noise_factors(cv: float) -> list[float]:
     >>> round(sum(factors) / len(factors), 6), round(factors[len(factors) // 2], 3)
     (1.0, 0.995)
     """
+    from statistics import NormalDist
+
     sigma = sqrt(log(1.0 + cv * cv))
     normal = NormalDist()
     quantiles = [

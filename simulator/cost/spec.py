@@ -16,6 +16,7 @@ from simulator.cost.analytic import (
 from simulator.cost.spec_base import BaseCostSpec
 from simulator.cost.step_spec import StepLinearSpec
 from simulator.cost.table_spec import TableSpec
+from workloads.base import ByKind
 
 __all__ = [
     "COSTS",
@@ -168,6 +169,6 @@ CostSpec = Annotated[
     | ExponentialSpec
     | EmpiricalSpec
     | TableSpec,
-    Field(discriminator="kind"),
+    ByKind(COSTS),
 ]
 """Any of them, told apart by `kind`."""

@@ -12,7 +12,7 @@ from simulator.cost.scaled import ScaledCost
 class BaseCostSpec(BaseModel, ABC):
     """Parameters of a cost model: frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     scale: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Factor on the time of every step, such as 1.15: what if the model is 15 % too fast?"""

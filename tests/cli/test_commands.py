@@ -28,6 +28,14 @@ NAMES = {
     "costs": [cost.model_fields["kind"].default for cost in COSTS],
 }
 
+UNUSED = (
+    *("http", "joblib", "matplotlib", "multiprocessing", "pandas", "pyarrow", "scipy", "ssl"),
+    *("statistics", "tarfile", "tqdm", "yaml"),
+    *("simulator.chrometrace", "simulator.descriptions", "simulator.figures", "simulator.sweep"),
+    *("workloads.readers.azure", "workloads.readers.formats", "workloads.writers"),
+)
+"""What a run on laws of arrivals and lengths, with a report only, can do without."""
+
 HEAVY = ("matplotlib", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "simpy", "yaml")
 
 
@@ -89,12 +97,24 @@ def test_no_command_shows_the_commands(quick: Command) -> None:
         assert f"\n  {command}: " in outcome.out
 
 
-def test_the_help_loads_no_heavy_library() -> None:
-    code = "import sys; from simulator.cli import main\ntry: main(['--help'])\n"
+def loaded_by(*words: str) -> set[str]:
+    """Return the modules that a command loads."""
+    code = f"import sys; from simulator.cli import main\ntry: main({list(words)})\n"
     code += "finally: print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
-    assert set(HEAVY) & set(done.stderr.split()) == set()
+    return set(done.stderr.split())
+
+
+def test_the_help_loads_no_heavy_library() -> None:
+    assert set(HEAVY) & loaded_by("--help") == set()
+
+
+def test_a_run_loads_nothing_that_it_does_not_use() -> None:
+    words = ("run", "--workload.kind=synthetic", "--workload.arrivals=5", "--num-requests=2")
+    loaded = loaded_by(*words, "--workload.prompt-tokens=9", "--workload.output-tokens=3")
+    assert {"numpy", "pydantic", "simpy", "simulator.run"} <= loaded
+    assert set(UNUSED) & loaded == set()
 
 
 def processor_seconds(command: Sequence[object]) -> float:
