@@ -8,7 +8,7 @@ RUNS_DIR holds `sweep.r1.steps.csv.gz` and `sweep.r2.steps.csv.gz`; equal sweeps
 import argparse
 from pathlib import Path
 
-from simulator.calibrate_steps import StepCalibration, calibrate_steps
+from simulator.calibrate.steps import StepCalibration, calibrate_steps
 from simulator.cost.step_profile import DATA_DIRECTORY
 
 SWEEPS = ("sweep.r1.steps.csv.gz", "sweep.r2.steps.csv.gz")

@@ -12,8 +12,8 @@ import cost_layers
 import pandas as pd
 
 from simulator.calibrate import CalibrationReport, calibrate
-from simulator.calibrate_errors import hold_out
-from simulator.calibrate_rows import read_timings
+from simulator.calibrate.errors import hold_out
+from simulator.calibrate.rows import read_timings
 from simulator.cost import StepWork, load_profile, table_cost
 from simulator.cost.gpus import GPUS
 from simulator.cost.models import MODELS

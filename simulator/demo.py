@@ -81,8 +81,9 @@ def write(results: dict[str, Result], folder: Path) -> None:
 
 
 def _figures(results: dict[str, Result], table: "pd.DataFrame", folder: Path) -> None:
-    from simulator import plots, plots_sweep
+    from simulator import plots
     from simulator.figures import window_of
+    from simulator.plots import sweep as plots_sweep
 
     folder.mkdir()
     plots.save(plots_sweep.throughput_latency(table, "p99_ttft_ms"), folder / "throughput-ttft.png")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.calibrate_steps import counted
+from simulator.calibrate.steps import counted
 from simulator.clock import to_grid
 from simulator.cost.base import StepWork
 from simulator.cost.step_linear import StepLinearCost

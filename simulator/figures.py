@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from simulator.experiments.paired import is_load, parameters, plain
 from simulator.lifelines import spans_of
-from simulator.paired import is_load, parameters, plain
 from simulator.result import MANIFEST, Result, dump_json, versions
 from simulator.saved import Saved, Spans
 
@@ -69,7 +69,8 @@ def write_figures(saved: Saved, folder: Path, ending: Format) -> list[Path]:
 
 
 def _of_run(result: Result, watched: Spans | None) -> Iterator[Drawing]:
-    from simulator import plots_requests, plots_steps
+    from simulator.plots import requests as plots_requests
+    from simulator.plots import steps as plots_steps
 
     spans = watched if watched is not None else spans_of(result.tables)
     preempted = sorted(s.start for row in spans.values() for s in row if s.phase == "preempted")
@@ -147,7 +148,7 @@ def _cdfs(
 
 
 def _batches(results: Sequence[Result], names: Sequence[str], suffix: str, heading: str) -> Drawing:
-    from simulator import plots_steps
+    from simulator.plots import steps as plots_steps
 
     return Drawing(
         "F8", f"batches{suffix}", f"Batch sizes{heading}",
@@ -157,7 +158,7 @@ def _batches(results: Sequence[Result], names: Sequence[str], suffix: str, headi
 
 
 def _arrivals(result: Result, suffix: str, heading: str) -> Drawing:
-    from simulator import plots_requests
+    from simulator.plots import requests as plots_requests
 
     return Drawing(
         "F9", f"arrivals{suffix}", f"Arrivals{heading}",
@@ -174,7 +175,7 @@ def _breakdown(
     suffix: str,
     heading: str,
 ) -> Drawing:
-    from simulator import plots_requests
+    from simulator.plots import requests as plots_requests
 
     return Drawing(
         "F11", f"breakdown{suffix}", f"Where the time of a request goes{heading}",
@@ -217,7 +218,7 @@ def objectives(saved: Saved) -> dict[str, float]:
 
 
 def _against_rate(frame: Any, goal: dict[str, float]) -> Iterator[Drawing]:
-    from simulator import plots_sweep
+    from simulator.plots import sweep as plots_sweep
 
     said = "Mean over the seeds with a 95 % band; logarithmic axis."
     metrics = ["p50_ttft_ms", "p99_ttft_ms", "p99_itl_ms", "p99_tpot_ms", "p99_e2el_ms"]
@@ -242,7 +243,7 @@ def _against_rate(frame: Any, goal: dict[str, float]) -> Iterator[Drawing]:
 
 
 def _paretos(saved: Saved) -> Iterator[Drawing]:
-    from simulator import plots_sweep
+    from simulator.plots import sweep as plots_sweep
 
     frame, gpus = saved.frame, num_gpus(saved)
     spread = frame["output_throughput"].max() / max(frame["output_throughput"].min(), 1e-9)
@@ -281,7 +282,8 @@ def _tail(frame: Any, name: str) -> str:
 
 def _heat_maps(frame: Any, goal: dict[str, float]) -> Iterator[Drawing]:
     """Yield maps over two numeric parameters, one for every combination of the others."""
-    from simulator import plots_heat, plots_sweep
+    from simulator.plots import heat as plots_heat
+    from simulator.plots import sweep as plots_sweep
 
     keys = parameters(frame)
     numeric = [

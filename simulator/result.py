@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from simulator.columns import Columns
 from simulator.errors import UserError
 from simulator.metrics import Metrics, measured_window
+from simulator.metrics.requests import with_latencies
+from simulator.metrics.summary import summarise
+from simulator.metrics.utilisation import mean_use
+from simulator.metrics.warnings import warnings_of
 from simulator.parquet import write_parquet
-from simulator.request_metrics import with_latencies
-from simulator.run_warnings import warnings_of
 from simulator.spec import RunSpec
 from simulator.stored_table import StoredTable
-from simulator.summary import summarise
-from simulator.utilisation import mean_use
 from workloads.spec import SyntheticWorkload
 from workloads.trace import Trace
 
@@ -81,7 +81,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """Metric name to value (see `simulator.summary.summarise`)."""
+        """Metric name to value (see `simulator.metrics.summary.summarise`)."""
         spec, window = self.spec, measured_window(self.tables, self.spec.measure)
         replicas = spec.engine.num_replicas
         metrics = summarise(self.tables, window, spec.measure, self.num_blocks, replicas)

@@ -7,8 +7,8 @@ import numpy as np
 
 from simulator.errors import UserError
 from simulator.metrics import measured_window
+from simulator.metrics.utilisation import use_of_steps
 from simulator.stats import Floats, overlap
-from simulator.utilisation import use_of_steps
 
 if TYPE_CHECKING:
     from simulator.result import Result

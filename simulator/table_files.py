@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.columns import Columns, Sink
+from simulator.metrics.requests import with_latencies
 from simulator.parquet import as_table
-from simulator.request_metrics import with_latencies
 from simulator.stored_table import StoredTable
 
 if TYPE_CHECKING:

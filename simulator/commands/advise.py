@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from simulator.advise import Enquiry, Study, study
-from simulator.advise_text import advice_dict, advice_text, settings_table
-from simulator.advise_workload import prepare
+from simulator.advise.text import advice_dict, advice_text, settings_table
+from simulator.advise.workload import prepare
 from simulator.commands.base import (
     HERE,
     NOTHING,
@@ -22,9 +22,9 @@ from simulator.commands.base import (
     base_of,
     read_file,
 )
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.task import Row, Task
 from simulator.result import MANIFEST, check_target, dump_json, new_folder, versions
-from simulator.sweep import run_sweep
-from simulator.task import Row, Task
 
 
 def advise(

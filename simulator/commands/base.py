@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from simulator.errors import UserError
-from simulator.executors import Dask, Executor, Local
+from simulator.experiments.executors import Dask, Executor, Local
+from simulator.experiments.sweep import Watch
+from simulator.experiments.task import Task
 from simulator.settings import Nested, combine, merge, read_text, shorthands
 from simulator.spec import RunSpec, parse_yaml
-from simulator.sweep import Watch
-from simulator.task import Task
 from simulator.wall_limit import HELP, check_limit
 
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]

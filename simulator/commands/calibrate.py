@@ -158,7 +158,7 @@ def _given(options: dict[str, float | None]) -> dict[str, float]:
 def _from_steps(
     paths: list[Path], time: str | None, pauses_us: dict[str, float], origin: dict[str, Any]
 ) -> _Report:
-    from simulator.calibrate_steps import calibrate_steps
+    from simulator.calibrate.steps import calibrate_steps
 
     for name, value in pauses_us.items():
         if not 0 <= value < inf:

@@ -15,7 +15,8 @@ from simulator.capacity import (
     find_capacity,
     measure_curve,
 )
-from simulator.capacity_report import as_dict, capacity_table, capacity_text, curve_table
+from simulator.capacity.report import as_dict, capacity_table, capacity_text, curve_table
+from simulator.capacity.slo import ATTAINMENT, Objective, parse_objective, percentiles_of
 from simulator.commands.base import (
     HERE,
     NOTHING,
@@ -29,14 +30,13 @@ from simulator.commands.base import (
     read_file,
 )
 from simulator.errors import UserError
-from simulator.grid import Point, make_points, parse_axis
-from simulator.grid_file import make_plan, split_section
+from simulator.experiments.grid import Point, make_points, parse_axis
+from simulator.experiments.grid_file import make_plan, split_section
+from simulator.experiments.store import Store
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.task import Row, Task
 from simulator.settings import Nested
-from simulator.slo import ATTAINMENT, Objective, parse_objective, percentiles_of
 from simulator.spec import RunSpec
-from simulator.store import Store
-from simulator.sweep import run_sweep
-from simulator.task import Row, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,7 +230,8 @@ def _tell(question: Question) -> Any:
 
 
 def _draw(curve: "pd.DataFrame", table: "pd.DataFrame", path: Path) -> None:
-    from simulator import plots, plots_capacity
+    from simulator import plots
+    from simulator.plots import capacity as plots_capacity
 
     ax = plots_capacity.goodput_curves(curve, limits=table)
     plots.save_whole(ax, path)

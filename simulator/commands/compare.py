@@ -24,18 +24,18 @@ from simulator.commands.base import (
 )
 from simulator.compare import METRICS, Difference
 from simulator.compare import compare as compare_runs
-from simulator.compare_text import compare_text
+from simulator.compare.text import compare_text
 from simulator.errors import RunError, UserError
-from simulator.grid import Point, make_points
-from simulator.grid_file import make_plan, split_section
+from simulator.experiments.grid import Point, make_points
+from simulator.experiments.grid_file import make_plan, split_section
+from simulator.experiments.store import TIMING, Store, load_row
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.sweep_tables import tables, write_parquet
+from simulator.experiments.task import Row, Task
 from simulator.metrics import Metrics
 from simulator.result import MANIFEST
 from simulator.settings import Nested, read_text
 from simulator.spec import find_policy, parse_yaml
-from simulator.store import TIMING, Store, load_row
-from simulator.sweep import run_sweep
-from simulator.sweep_tables import tables, write_parquet
-from simulator.task import Row, Task
 
 
 @dataclass(frozen=True)
@@ -253,6 +253,7 @@ def _write(
 
 
 def _draw(found: dict[str, list[Difference]], first: str, path: Path) -> None:
-    from simulator import plots, plots_compare
+    from simulator import plots
+    from simulator.plots import compare as plots_compare
 
     plots.save_whole(plots_compare.forest(found, first), path)

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from simulator.commands.base import Flag, Timeout
 from simulator.errors import UserError
-from simulator.regress_baseline import (
+from simulator.regress.baseline import (
     Acceptance,
     accepted,
     changes,
@@ -21,12 +21,12 @@ from simulator.regress_baseline import (
     new_baseline,
     read_baseline,
 )
-from simulator.regress_check import Runner, sample_all, to_dict
-from simulator.regress_check import check as run_check
-from simulator.regress_report import junit as as_junit
-from simulator.regress_report import markdown
-from simulator.regress_run import Job, Sample, run_jobs
-from simulator.regress_suite import Suite
+from simulator.regress.check import Runner, sample_all, to_dict
+from simulator.regress.check import check as run_check
+from simulator.regress.report import junit as as_junit
+from simulator.regress.report import markdown
+from simulator.regress.run import Job, Sample, run_jobs
+from simulator.regress.suite import Suite
 from simulator.wall_limit import check_limit
 from simulator.whole_file import write_whole
 

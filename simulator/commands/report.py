@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from simulator.errors import UserError
 from simulator.figures import Format, write_figures
 from simulator.page import page
-from simulator.page_tables import as_csv, as_latex, headline_table
+from simulator.page.tables import as_csv, as_latex, headline_table
 from simulator.result import new_folder
 from simulator.saved import load
 from simulator.whole_file import write_whole

@@ -21,16 +21,16 @@ from simulator.commands.base import (
     read_file,
 )
 from simulator.errors import UserError
-from simulator.executors import Executor
-from simulator.fingerprint import inputs
-from simulator.grid import Point, make_points, parse_axis, read_points
-from simulator.grid_file import SECTION, Plan, make_plan, split_section
+from simulator.experiments.executors import Executor
+from simulator.experiments.fingerprint import inputs
+from simulator.experiments.grid import Point, make_points, parse_axis, read_points
+from simulator.experiments.grid_file import SECTION, Plan, make_plan, split_section
+from simulator.experiments.store import TIMING, Store
+from simulator.experiments.sweep import definition, run_sweep
+from simulator.experiments.sweep_tables import summarise_points, tables, write_tables
+from simulator.experiments.task import Row, Task
 from simulator.report import sweep_text
 from simulator.settings import Nested, read_text
-from simulator.store import TIMING, Store
-from simulator.sweep import definition, run_sweep
-from simulator.sweep_tables import summarise_points, tables, write_tables
-from simulator.task import Row, Task
 
 
 def sweep(

@@ -142,6 +142,6 @@ def _scenario(
 
 def _draw(outcomes: list[Outcome], path: Path) -> None:
     from simulator.plots import save
-    from simulator.plots_validation import panels
+    from simulator.plots.validation import panels
 
     save(panels(outcomes), path)

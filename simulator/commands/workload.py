@@ -115,7 +115,7 @@ def inspect(
     print(js.dumps(character, indent=2, allow_nan=False) if json else character.text())
     if figure is not None:
         from simulator.plots import save_whole
-        from simulator.plots_workload import overview
+        from simulator.plots.workload import overview
 
         save_whole(overview(character, Path(workload).name), figure)
     return 0

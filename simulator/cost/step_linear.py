@@ -38,7 +38,7 @@ class StepLinearCost:
 
     See Also
     --------
-    simulator.calibrate_steps.calibrate_steps : Fits the coefficients.
+    simulator.calibrate.steps.calibrate_steps : Fits the coefficients.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from typing import IO, Any, NoReturn
 import pandas as pd
 import pyarrow.parquet as pq
 
-import simulator.calibrate_steps
+import simulator.calibrate.steps
 import simulator.cli
 import simulator.commands.capacity
 import simulator.commands.compare
@@ -28,7 +28,7 @@ import simulator.run
 WARM = (
     pd,
     pq,
-    simulator.calibrate_steps,
+    simulator.calibrate.steps,
     simulator.engine_check,
     simulator.commands.capacity,
     simulator.commands.compare,

@@ -31,7 +31,12 @@ NAMES = {
 UNUSED = (
     *("http", "joblib", "matplotlib", "multiprocessing", "pandas", "pyarrow", "scipy", "ssl"),
     *("statistics", "tarfile", "tqdm", "yaml"),
-    *("simulator.chrometrace", "simulator.descriptions", "simulator.figures", "simulator.sweep"),
+    *(
+        "simulator.chrometrace",
+        "simulator.descriptions",
+        "simulator.figures",
+        "simulator.experiments.sweep",
+    ),
     *("workloads.readers.azure", "workloads.readers.formats", "workloads.writers"),
 )
 """What a run on laws of arrivals and lengths, with a report only, can do without."""

@@ -11,10 +11,10 @@ import pytest
 from simulator import RunSpec, simulate
 from simulator.cli import main
 from simulator.errors import UserError
-from simulator.grid import make_points
+from simulator.experiments.grid import make_points
+from simulator.experiments.store import Store
+from simulator.experiments.sweep import definition
 from simulator.result import check_target
-from simulator.store import Store
-from simulator.sweep import definition
 from tests.cli.process import FAST
 
 SUITE = """\

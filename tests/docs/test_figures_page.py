@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from simulator import plots_sweep
+from simulator.plots import sweep as plots_sweep
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "figures.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from simulator.commands.regress import app
-from simulator.regress_suite import Suite
+from simulator.regress.suite import Suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "regression-gate.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

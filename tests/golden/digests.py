@@ -24,7 +24,7 @@ RUNS: dict[str, Any] = yaml.safe_load((FOLDER / "runs.yaml").read_text())
 PARTS = {
     "requests": "what is drawn: the laws in workloads/, or how NumPy draws",
     "tables": "times and decisions: policies, engine, cost models",
-    "summary": "statistics: simulator/metrics.py and stats.py, or how NumPy adds up",
+    "summary": "statistics: simulator/metrics/__init__.py and stats.py, or how NumPy adds up",
 }
 """Part of a result, and what may have changed where it is the first that differs."""
 

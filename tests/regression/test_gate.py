@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from simulator.regress_baseline import Acceptance, new_baseline
-from simulator.regress_check import sample_all
-from simulator.regress_suite import Suite
+from simulator.regress.baseline import Acceptance, new_baseline
+from simulator.regress.check import sample_all
+from simulator.regress.suite import Suite
 from tests.regression.command import Gate
 
 SUITE = """\

@@ -11,10 +11,10 @@ from policies.window import _WindowPull
 from simulator.cohort_ledgers import CohortLedger
 from simulator.cost.analytic import LinearTokenCost
 from simulator.kv_cache import BlockManager
-from simulator.regress_baseline import default_path, read_baseline
-from simulator.regress_check import check
-from simulator.regress_suite import Suite
-from simulator.regress_verdict import Verdict
+from simulator.regress.baseline import default_path, read_baseline
+from simulator.regress.check import check
+from simulator.regress.suite import Suite
+from simulator.regress.verdict import Verdict
 from simulator.scratch import CountingScratch
 from tests.regression.command import SUITE, Gate
 from workloads.streams import Streams

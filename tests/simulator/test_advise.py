@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from simulator.advise import Comparison, Enquiry, Study, study
-from simulator.advise_facts import Figure
-from simulator.advise_search import (
+from simulator.advise.facts import Figure
+from simulator.advise.search import (
     NONE,
     Family,
     Measured,
@@ -17,14 +17,14 @@ from simulator.advise_search import (
     preferred,
     search,
 )
-from simulator.advise_text import advice_dict, advice_text, settings_table
-from simulator.advise_workload import prepare
+from simulator.advise.text import advice_dict, advice_text, settings_table
+from simulator.advise.workload import prepare
 from simulator.errors import UserError
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.task import Row, Task
 from simulator.metrics import Metrics
 from simulator.run import simulate
 from simulator.spec import RunSpec
-from simulator.sweep import run_sweep
-from simulator.task import Row, Task
 
 COST = {"kind": "linear", "fixed_ms": 10, "per_decode_us": 20, "per_prefill_token_us": 40}
 LENGTHS = {

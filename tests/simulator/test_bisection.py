@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.bisection import Bracket, highest, lowest_whole, most_probes, run_search
+from simulator.capacity.bisection import Bracket, highest, lowest_whole, most_probes, run_search
 
 
 class Asked:

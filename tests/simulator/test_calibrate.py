@@ -275,8 +275,8 @@ def test_tables_of_aiconfigurator_give_the_shipped_profile(gpu: str, tmp_path: P
 @pytest.mark.shared
 @needs_tables
 def test_tables_of_vidur_hold_linear_layers_elementwise_work_and_all_reduce() -> None:
-    from simulator.calibrate_checks import check_rows
-    from simulator.calibrate_rows import read_timings
+    from simulator.calibrate.checks import check_rows
+    from simulator.calibrate.rows import read_timings
 
     names = ("linear_and_elementwise_ops", "all_reduce")
     paths = [KERNELS / "vidur" / f"{name}.csv.gz" for name in names]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from simulator.calibrate_steps import StepCalibration, calibrate_steps
+from simulator.calibrate.steps import StepCalibration, calibrate_steps
 from simulator.cost.profile import DATA_DIRECTORY
 from simulator.cost.step_profile import TERMS, read_step_profile
 from simulator.errors import UserError

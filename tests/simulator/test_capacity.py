@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from simulator.capacity import Question, find_capacity, measure_curve
-from simulator.capacity_report import capacity_table, curve_table
+from simulator.capacity.report import capacity_table, curve_table
+from simulator.capacity.slo import parse_objective
 from simulator.errors import RunError, UserError
-from simulator.plots_capacity import goodput_curves
-from simulator.slo import parse_objective
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.task import Row, Task
+from simulator.plots.capacity import goodput_curves
 from simulator.spec import RunSpec
-from simulator.sweep import run_sweep
-from simulator.task import Row, Task
 
 BASE = RunSpec().to_dict()
 SLO = (parse_objective("mean_ttft_ms<=15"),)

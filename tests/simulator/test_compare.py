@@ -3,7 +3,7 @@ import pytest
 
 from simulator.compare import better_sign, compare
 from simulator.errors import UserError
-from simulator.plots_compare import forest
+from simulator.plots.compare import forest
 from simulator.stats import each_confidence
 
 RNG = np.random.default_rng(3)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.description import Samples, describe, describe_parts
-from simulator.order_statistics import OrderStatistics
+from simulator.metrics.description import Samples, describe, describe_parts
 from simulator.stats import Floats, Ints, weighted_percentile
+from simulator.stats.order_statistics import OrderStatistics
 
 PAIRS = st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 50)), min_size=1, max_size=40)
 ANY_FLOATS = st.floats(allow_nan=False, allow_infinity=False)

@@ -11,7 +11,7 @@ from policies.sarathi import Decreasing
 from policies.triton import PriorityQueuePolicy, QueuePolicy
 from simulator.cost.spec import COSTS
 from simulator.descriptions import descriptions
-from simulator.regress_suite import SuiteSpec
+from simulator.regress.suite import SuiteSpec
 from simulator.spec import Goodput, RunSpec
 
 MODELS = (*POLICIES, *ROUTERS, *BUDGETS, *ORDERS, *PREDICTORS, *COSTS, Decreasing, SuiteSpec)

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.exact_sum import Total, exact_parts
 from simulator.stats import Floats
+from simulator.stats.exact_sum import Total, exact_parts
 
 NUMBERS = st.lists(st.floats(-1e290, 1e290), max_size=30)
 

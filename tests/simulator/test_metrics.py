@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from simulator import Result
-from simulator.description import describe
 from simulator.metrics import latency_metrics, levels
+from simulator.metrics.description import describe
 from simulator.spec import Measure
 from tests.simulator.harness import run
 

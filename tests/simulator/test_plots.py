@@ -6,7 +6,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulator import Result, RunSpec, UserError, plots, plots_sweep, simulate
+from simulator import Result, RunSpec, UserError, plots, simulate
+from simulator.plots import sweep as plots_sweep
 from tests.simulator.harness import run
 
 ROWS = [(0, 4, 2), (0, 2, 5), (0, 3, 3), (1, 2, 2)]

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from simulator import Result, RunSpec, plots_requests, plots_steps, simulate
+from simulator import Result, RunSpec, simulate
 from simulator.lifelines import Lifelines, spans_of
+from simulator.plots import requests as plots_requests
+from simulator.plots import steps as plots_steps
 from tests.simulator.harness import run
 
 ROWS = [(0, 4, 2), (0, 2, 5), (0, 3, 3), (1, 2, 2)]

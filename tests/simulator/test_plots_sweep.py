@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from simulator import UserError
-from simulator.paired import difference, differences, parameters, verdict, with_variant
-from simulator.plots_heat import heat_map
-from simulator.plots_sweep import TOKENS_PER_USER, against_rate, overview, pareto
+from simulator.experiments.paired import difference, differences, parameters, verdict, with_variant
+from simulator.plots.heat import heat_map
+from simulator.plots.sweep import TOKENS_PER_USER, against_rate, overview, pareto
 
 NOISE = (-1.0, 0.0, 1.0)
 """What the seeds add."""

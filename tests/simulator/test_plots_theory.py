@@ -2,7 +2,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from simulator.plots_theory import deviations
+from simulator.plots.theory import deviations
 
 
 def row(quantity: str, deviation: float, *, inside: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from simulator import RunSpec, simulate
 from simulator.plots import save
-from simulator.plots_workload import (
+from simulator.plots.workload import (
     client_shares,
     dispersion_by_scale,
     fitted_cdf,

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulator.calibrate_rows import KEYS, read_timings
+from simulator.calibrate.rows import KEYS, read_timings
 from simulator.cost import GPUS, MODELS
 from simulator.errors import UserError
 from simulator.profile_gpu import profile_gpu
-from simulator.profile_gpu_backend import NumpyBackend, PointFailed, Sample, summarise
-from simulator.profile_gpu_file import COLUMNS
-from simulator.profile_gpu_grid import GRIDS, Point, points, shrunk
+from simulator.profile_gpu.backend import NumpyBackend, PointFailed, Sample, summarise
+from simulator.profile_gpu.file import COLUMNS
+from simulator.profile_gpu.grid import GRIDS, Point, points, shrunk
 
 MODEL = "llama-3.1-8b"
 NUM_POINTS = 31
@@ -66,7 +66,7 @@ def test_every_operator_of_the_rehearsal_computes_what_it_says() -> None:
     backend = NumpyBackend(num_samples=1)
     queries = backend._normal(2, 1, 4, 8)
     keys, values = backend._normal(2, 1, 6, 8), backend._normal(2, 1, 6, 8)
-    from simulator.profile_gpu_backend import _attend
+    from simulator.profile_gpu.backend import _attend
 
     later = np.triu(np.ones((4, 6), dtype=bool), 3)
     result = _attend(queries, keys, values, later)
@@ -236,7 +236,7 @@ def test_a_point_that_a_gpu_cannot_take_fails_with_the_reason(
 
 
 def test_the_all_reduce_of_all_sizes_is_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import simulator.profile_gpu_torch as module
+    import simulator.profile_gpu.torch as module
 
     calls = []
 
@@ -260,7 +260,7 @@ needs_torch = pytest.mark.skipif(
 
 @needs_torch
 def test_pytorch_computes_every_operator(tmp_path: Path) -> None:
-    from simulator.profile_gpu_torch import TorchBackend
+    from simulator.profile_gpu.torch import TorchBackend
 
     small = shrunk(MODELS[MODEL])
     done = profile_gpu(small, tmp_path / "t.csv", grid="small", backend=TorchBackend("cpu"))

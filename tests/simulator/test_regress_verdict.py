@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simulator.regress_suite import Rule
-from simulator.regress_verdict import Verdict, judge
+from simulator.regress.suite import Rule
+from simulator.regress.verdict import Verdict, judge
 from simulator.stats import mean_interval
 
 TWO_PERCENT = Rule(direction="lower", tolerance=0.02)

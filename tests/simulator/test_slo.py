@@ -1,7 +1,7 @@
 import pytest
 
+from simulator.capacity.slo import Objective, judge, parse_objective, percentiles_of
 from simulator.errors import UserError
-from simulator.slo import Objective, judge, parse_objective, percentiles_of
 
 
 def test_an_objective_has_a_metric_a_sign_and_a_limit() -> None:

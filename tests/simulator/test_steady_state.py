@@ -6,7 +6,7 @@ import scipy.signal
 import scipy.stats
 
 from simulator.stats import Floats
-from simulator.steady_state import batch_means, batch_means_interval, mser
+from simulator.stats.steady_state import batch_means, batch_means_interval, mser
 
 
 def autoregressive(rng: np.random.Generator, number: int, phi: float) -> Floats:

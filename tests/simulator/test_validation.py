@@ -10,7 +10,7 @@ from simulator.cost.engine_profiles import ENGINE_PROFILES
 from simulator.cost.gpus import GPUS
 from simulator.cost.models import MODELS
 from simulator.errors import UserError
-from simulator.plots_validation import panels, scatter
+from simulator.plots.validation import panels, scatter
 from simulator.validation.engines import find_engine
 from simulator.validation.levels import judge, judge_replays, judge_sweeps
 from simulator.validation.loads import Unrunnable, make_load

@@ -14,10 +14,10 @@ import pytest
 from policies import Decision, Policy, PolicySpec, Trigger, View, VllmV1
 from simulator import RunSpec, simulate
 from simulator.errors import TimeUp, UserError
-from simulator.executors import Local
-from simulator.grid import Point
-from simulator.sweep import run_sweep
-from simulator.task import Task, perform
+from simulator.experiments.executors import Local
+from simulator.experiments.grid import Point
+from simulator.experiments.sweep import run_sweep
+from simulator.experiments.task import Task, perform
 from simulator.wall_limit import within
 
 

@@ -1,0 +1,1 @@
+"""Many runs: grids of parameters, where they run, where they are stored, how they are compared."""

@@ -1,0 +1,1 @@
+"""The regression gate: suites, baselines, verdicts and their reports."""
