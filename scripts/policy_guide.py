@@ -25,7 +25,7 @@ from policies.triton import PriorityQueuePolicy
 from simulator import RunSpec, simulate
 from simulator.descriptions import descriptions
 from simulator.plots import save
-from simulator.plots.timeline import Schedule, name_of, request_timeline
+from simulator.plots.request_timeline import Schedule, name_of, request_timeline
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = "policies.md"

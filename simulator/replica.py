@@ -22,6 +22,17 @@ from simulator.view import LedgerView, Oracle, ReplicaView
 
 Answer = TypeVar("Answer")
 
+_HIDDEN = ("output_tokens", "target_output_tokens")
+
+
+def _hint(error: Exception) -> str:
+    """Return what is wrong with a look at what a policy must not know."""
+    if not isinstance(error, AttributeError) or error.name not in _HIDDEN:
+        return ""
+    return (
+        f": {error.name} is hidden from policies; one that declares needs_oracle asks view.oracle"
+    )
+
 
 class Replica:
     """The requests on a replica and what can happen to them; `Engine` says when.
@@ -118,7 +129,7 @@ class Replica:
         except RunError:
             raise
         except Exception as error:
-            raise RunError(self._where(f"the policy raised {error!r}")) from error
+            raise RunError(self._where(f"the policy raised {error!r}{_hint(error)}")) from error
         finally:
             if self.kv.caching:
                 self.kv.rollback()

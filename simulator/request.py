@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from simulator.clock import to_grid
 from simulator.kv_cache import Segment
@@ -34,6 +34,7 @@ class Request:
     """Run-time state of one request, as policies may see it; only the engine changes it.
 
     The output length is not here: it stays with the engine (see `policies.base.RequestView`).
+    There is no `__getattr__` to say so: Python reads every attribute of such a class slowly.
 
     Parameters
     ----------
@@ -101,17 +102,6 @@ class Request:
         self.last_token: float | None = None
         self.finish: float | None = None
         self.reject_reason = ""
-
-    @property
-    def output_tokens(self) -> NoReturn:
-        """Say why a policy does not find it here.
-
-        No `__getattr__`: a class that has one is read several times as slowly, whatever is read.
-        """
-        raise AttributeError(
-            f"request {self.id}: output_tokens is hidden from policies; one that declares "
-            "needs_oracle asks view.oracle"
-        )
 
     @property
     def remaining(self) -> int:

@@ -5,8 +5,11 @@ Lines differ in dash pattern and marker as well as colour, so that they can be t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -68,6 +71,13 @@ GPU_TIMELINES = {
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load a module of further figures when it is asked for, such as `plots.sweep`."""
+    if name in {module.name for module in iter_modules(__path__)}:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @contextmanager

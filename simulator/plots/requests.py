@@ -81,7 +81,7 @@ def request_gantt(
 
     See Also
     --------
-    simulator.plots.timeline.request_timeline : the tokens of every step, for worked examples.
+    simulator.plots.request_timeline.request_timeline : every step, for worked examples.
     """
     spans = spans if spans is not None else spans_of(result.tables)
     order = sorted(spans, key=lambda rid: (spans[rid][0].start if spans[rid] else 0.0, rid))

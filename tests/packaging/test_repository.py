@@ -1,5 +1,6 @@
 """The repository: pins, import contracts, and nothing that ties it to one machine."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -167,3 +168,11 @@ def test_the_makefile_accepts_this_python() -> None:
     command = recipe.strip().replace("$(PYTHON)", sys.executable)
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
     assert "or newer" in command
+
+
+@pytest.mark.parametrize("package", ["policies", "simulator", "workloads"])
+def test_no_module_hides_what_its_package_defines(package: str) -> None:
+    """Importing `a.b` sets the name `b` in `a`, over a function of that name."""
+    for init in (ROOT / package).rglob("__init__.py"):
+        defined = {getattr(node, "name", "") for node in ast.parse(init.read_text()).body}
+        assert not defined & {path.stem for path in init.parent.glob("*.py")}, init

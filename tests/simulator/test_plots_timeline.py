@@ -4,7 +4,7 @@ import pytest
 
 from simulator import RunSpec, simulate
 from simulator.plots import new_axes
-from simulator.plots.timeline import Schedule, request_timeline
+from simulator.plots.request_timeline import Schedule, request_timeline
 
 
 @pytest.fixture
