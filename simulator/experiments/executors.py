@@ -81,6 +81,9 @@ class Local:
                     yield done
             except BrokenProcessPool:
                 deaths += 1
+                # What may have killed the worker comes last, so that the others get done before.
+                under_way = list(waiting)[: 2 * self.jobs]
+                waiting |= {index: waiting.pop(index) for index in under_way}
                 if deaths >= MAX_DEATHS:
                     raise RunError(
                         f"workers died {deaths} times without finishing a run (killed, or out of "
