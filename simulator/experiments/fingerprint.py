@@ -5,6 +5,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ PACKAGES = ("simulator", "policies", "workloads")
 @cache
 def code_hash() -> str:
     """Return the SHA-256 of all code and data that the packages consist of."""
-    home = Path(__file__).resolve().parent.parent
     total = hashlib.sha256()
     for package in PACKAGES:
-        for path in _files(home / package):
-            total.update(f"{path.relative_to(home).as_posix()}\n".encode())
+        folder = Path(import_module(package).__path__[0])
+        for path in _files(folder):
+            total.update(f"{package}/{path.relative_to(folder).as_posix()}\n".encode())
             total.update(_content(path).encode())
     return total.hexdigest()
 
