@@ -156,6 +156,10 @@ class Decision(NamedTuple):
     kv: tuple[KvOp, ...] = ()
 
 
+ALL_DECODES: Final = Decision(Plan(ALL_RUNNING, steady=True, until_arrival=True))
+"""A step of decodes only, and the steps after it."""
+
+
 class Limits(NamedTuple):
     """What a policy promises never to exceed; the engine holds it to that."""
 

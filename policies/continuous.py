@@ -10,6 +10,7 @@ Source: vLLM 0.32 `v1/core/sched/scheduler.py`, checked against recorded decisio
 from dataclasses import dataclass, field
 
 from policies.base import (
+    ALL_DECODES,
     ALL_RUNNING,
     AllRunning,
     Decision,
@@ -58,10 +59,6 @@ class _Step:
     """All decodes advance, and there are this many; None: `tokens` lists who advances."""
 
 
-_ALL_DECODES = Decision(Plan(decodes=ALL_RUNNING, steady=True, until_arrival=True))
-"""A step of decodes only, and the steps after it."""
-
-
 class Continuous(Policy):
     """A decision maker that runs the loop.
 
@@ -108,10 +105,9 @@ class Continuous(Policy):
         """Return the next step: running requests first, then admissions."""
         is_settled = self._is_settled(view)
         if is_settled and self._decodes_find_blocks(view):
-            return _ALL_DECODES if len(view.running) else Decision()
+            return ALL_DECODES if len(view.running) else Decision()
         budget = self._rules.max_num_batched_tokens if is_settled else self._budget.tokens(view)
-        long = self._rules.long_prefill_token_threshold
-        step = _Step(budget, self._cap(view) if long else self._rules.max_num_batched_tokens)
+        step = _Step(budget, self._cap(view))
         kv = view.kv.scratch()
         if self._order.preemptive:
             self._make_way(view, step, kv)
@@ -148,8 +144,10 @@ class Continuous(Policy):
             step.preempted.append(request)
 
     def _cap(self, view: View) -> int:
-        """Return the most tokens one request may get in this step, where prompts are capped."""
+        """Return the most tokens one request may get in this step."""
         rules = self._rules
+        if not rules.long_prefill_token_threshold:
+            return rules.max_num_batched_tokens
         present = len(view.running) + len(view.waiting)
         if present < 2:
             return rules.max_num_batched_tokens
@@ -198,8 +196,7 @@ class Continuous(Policy):
         for request, tokens in served:
             kv.hold(request, request.computed + tokens)
             step.chunks.append(Work(request.id, tokens))
-            if self._rules.decodes_first:
-                self._note_turn(request, request.computed, tokens)
+            self._note_turn(request, request.computed, tokens)
         step.left, step.num_decodes = left, num_decodes
         return True
 
@@ -224,8 +221,7 @@ class Continuous(Policy):
                     index = running.index(request)
                 step.tokens[request.id] = tokens
                 step.left -= tokens
-                if self._rules.decodes_first:
-                    self._note_turn(request, request.computed, tokens)
+                self._note_turn(request, request.computed, tokens)
             index += 1
 
     def _turn(self, request: RequestView) -> tuple[bool, int]:
@@ -285,12 +281,11 @@ class Continuous(Policy):
             step.chunks.append(Work(request.id, tokens))
             step.left -= tokens
             num_running += 1
-            if rules.decodes_first:
-                self._note_turn(request, hit.tokens, tokens)
+            self._note_turn(request, hit.tokens, tokens)
 
     def _note_turn(self, request: RequestView, past: int, tokens: int) -> None:
-        """Note the request if this step completes its prompt; where decodes go first."""
-        if past < request.prompt_tokens <= past + tokens:
+        """Note the request if this step completes its prompt."""
+        if self._rules.decodes_first and past < request.prompt_tokens <= past + tokens:
             self._num_turns += 1
             self._turns[request.id] = self._num_turns
 

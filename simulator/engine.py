@@ -119,11 +119,16 @@ class Engine(Replica):
                     yield At(self._env, self._copy_time(), STEP_DONE)
                 self._rest(decision)
                 continue
-            yield At(self._env, self._begin(work, decision) - self._env.now, STEP_DONE)
-            self._end(work, decision.plan)
-            self._happened |= Happened.STEP_DONE
-            if self._env.peek() <= self._env.now:  # other events of this moment come first
-                yield At(self._env, 0.0, DECIDE)
+            yield from self._step(decision, work)
+
+    def _step(self, decision: Decision, work: Listed) -> Generator[Event, None, None]:
+        """Go through a step, up to where the policy is asked again."""
+        assert decision.plan is not None
+        yield At(self._env, self._begin(work, decision) - self._env.now, STEP_DONE)
+        self._end(work, decision.plan)
+        self._happened |= Happened.STEP_DONE
+        if self._env.peek() <= self._env.now:  # other events of this moment come first
+            yield At(self._env, 0.0, DECIDE)
 
     def _check_type(self, decision: object) -> None:
         plan = decision.plan if isinstance(decision, Decision) else decision
@@ -252,13 +257,11 @@ class Engine(Replica):
         """Return what the machine is charged for, and when it is done, copies included."""
         if self._copied_blocks:
             start += self._copy_time()
-        if plan.shape is not None:
-            try:
-                charged = padded(work, plan.shape)
-            except RuleBroken as error:
-                raise RuleBroken(self._where(str(error))) from None
-            return charged, start + self._duration(charged)
-        return work, start + self._duration(work)
+        try:
+            charged = padded(work, plan.shape)
+        except RuleBroken as error:
+            raise RuleBroken(self._where(str(error))) from None
+        return charged, start + self._duration(charged)
 
     def _duration(self, charged: StepWork) -> float:
         """Return how long a step takes, in seconds on the grid."""

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 
 from simpy.events import Event, Process
 
-from policies.base import ALL_RUNNING, Decision, KvOp, Plan, Release
+from policies.base import ALL_DECODES, ALL_RUNNING, Decision, KvOp, Plan, Release
 from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, At
 from simulator.cohort import Cohort, CohortRequest, Member
 from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
@@ -19,10 +19,6 @@ from simulator.engine import Engine, Happened
 from simulator.observer import StepRecord
 from simulator.request import Request
 from simulator.rules import Listed, padded
-
-_ALL = Plan(ALL_RUNNING, steady=True, until_arrival=True)
-_DECODES = Decision(_ALL)
-_REST = Decision()
 
 
 class FastEngine(Engine):
@@ -40,51 +36,45 @@ class FastEngine(Engine):
         self._together = self._stands = False
         return super().start()
 
-    def _run(self) -> Generator[Event, None, None]:
+    def _step(self, decision: Decision, work: Listed) -> Generator[Event, None, None]:
+        """Go through a step, and through those that the policy foretold."""
         env = self._env
-        yield At(env, 0.0, DECIDE)
         while True:
-            if not self._happened:
-                yield self._sleep()
-            decision, work = self._decide()
-            if decision.plan is None:
-                if self._copied_blocks:
-                    yield At(env, self._copy_time(), STEP_DONE)
-                self._rest(decision)
-                continue
-            while decision.plan is not None:
-                end = self._begin(work, decision)
-                if end < env.peek():
-                    env.pass_to(end)
-                else:
-                    yield At(env, end - env.now, STEP_DONE)
-                self._end(work, decision.plan)
-                if env.peek() <= env.now:  # other events of this moment come first
-                    yield At(env, 0.0, DECIDE)
-                decision, work = self._unasked(decision), []
+            plan = decision.plan
+            assert plan is not None
+            end = self._begin(work, decision)
+            if end < env.peek():
+                env.pass_to(end)
+            else:
+                yield At(env, end - env.now, STEP_DONE)
+            self._end(work, plan)
+            if env.peek() <= env.now:  # other events of this moment come first
+                yield At(env, 0.0, DECIDE)
+            if not self._is_foretold(decision, plan):
+                return
+            decision, work = ALL_DECODES, []
 
-    def _unasked(self, before: Decision) -> Decision:
-        """Return what the policy would say after a step, where it told so beforehand.
+    def _is_foretold(self, decision: Decision, plan: Plan) -> bool:
+        """Whether a step of all decodes follows without asking; else note that a step is done.
 
-        No plan: it has to be asked, or there is nothing to do until something happens.
+        Where nobody is left, the policy foretold that there is nothing to ask, either.
         """
-        plan = before.plan
-        assert plan is not None
         told = plan.until_arrival and plan.release is Release.PER_REQUEST
-        if told and not self._happened and not self._watchers and before.wake_at is None:
+        if told and not self._happened and not self._watchers and decision.wake_at is None:
             number = len(self.running)
             if not number:
                 self._release = None
-                return _REST
-            if number == self.running.num_decodes and self._all_advance(_ALL):
+                return False
+            if number == self.running.num_decodes and self._all_advance():
                 self._together, self._stands = True, False
-                return _DECODES
+                return True
         self._happened |= Happened.STEP_DONE
-        return _REST
+        return False
 
     def _take_on(self, plan: Plan) -> Listed:
         """Return the chunks of a plan whose decodes go together, or all its work."""
-        chunks = self._chunks(plan) if plan.chunks or not self._all_advance(plan) else []
+        is_plain = plan.decodes is ALL_RUNNING and not plan.chunks
+        chunks = [] if is_plain and self._all_advance() else self._chunks(plan)
         self._together = chunks is not None
         self._stands = not plan.decodes
         if chunks is None:
@@ -109,12 +99,11 @@ class FastEngine(Engine):
             self._cohort.dissolve()
             super()._hold_decodes()
 
-    def _all_advance(self, plan: Plan) -> bool:
-        """Whether the plan is no more than one token for every decode, and that is fine."""
+    def _all_advance(self) -> bool:
+        """Whether every decode may compute one token, as a member of the cohort."""
         cohort, limit = self._cohort, self._policy.limits.max_num_batched_tokens
         return (
-            plan.decodes is ALL_RUNNING
-            and 0 < len(cohort.members) == self.running.num_decodes
+            0 < len(cohort.members) == self.running.num_decodes
             and (limit is None or len(cohort.members) <= limit)
             and cohort.growth <= self.kv.free
         )

@@ -95,7 +95,6 @@ class TableRecorder(Observer):
         self._requests = RowStore(REQUEST_COLUMNS, None, take.get("requests"))
         self._steps = RowStore(_RECORDED, self._step_columns, take.get("steps"))
         self._gaps = NumberStore(GAP_COLUMNS, take.get("gaps"))
-        self._streams = bool(take)
         self._run: StepRecord | None = None
 
     def on_step(self, step: StepRecord) -> None:
@@ -116,8 +115,7 @@ class TableRecorder(Observer):
             times.append(now)
             lengths.append(gap)
             counts.append(gaps[gap])
-        if self._streams:
-            self._gaps.settle()
+        self._gaps.settle()
 
     def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
         """Add a row for each step."""

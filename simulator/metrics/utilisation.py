@@ -1,7 +1,5 @@
 """How busy arithmetic and memory of the GPU are in a run: MFU and memory-bandwidth utilisation."""
 
-import numpy as np
-
 from simulator.blocks import blocks
 from simulator.columns import Columns
 from simulator.cost import StepColumns, TableSpec, utilisation
@@ -49,8 +47,7 @@ def use_of_steps(spec: RunSpec, steps: Columns) -> tuple[Floats, Floats] | None:
     if not isinstance(spec.cost, TableSpec):
         return None
     columns = StepColumns(*(steps[name] for name in _HELD))
-    seconds = steps["end_s"].astype(np.float64) - steps["start_s"].astype(np.float64)
-    return utilisation(spec.cost, columns, seconds)
+    return utilisation(spec.cost, columns, floats(steps, "end_s") - floats(steps, "start_s"))
 
 
 def mean_use(spec: RunSpec, steps: Columns, window: Window) -> Metrics:
