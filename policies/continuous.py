@@ -7,7 +7,7 @@ step (`policies.budgets`), and whether decodes are served before prompts under w
 Source: vLLM 0.32 `v1/core/sched/scheduler.py`, checked against recorded decisions.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from policies.base import (
     ALL_DECODES,
@@ -45,18 +45,20 @@ class Rules:
     decodes_first: bool = False
 
 
-@dataclass(slots=True)
 class _Step:
-    """A step in the making."""
+    """A step in the making; it has `left` tokens, of which a request gets at most `cap`."""
 
-    left: int
-    cap: int
-    tokens: dict[int, int] = field(default_factory=dict)
-    chunks: list[Work] = field(default_factory=list)
-    admitted: list[int] = field(default_factory=list)
-    preempted: list[RequestView] = field(default_factory=list)
-    num_decodes: int | None = None
-    """All decodes advance, and there are this many; None: `tokens` lists who advances."""
+    __slots__ = ("admitted", "cap", "chunks", "left", "num_decodes", "preempted", "tokens")
+
+    def __init__(self, left: int, cap: int) -> None:
+        self.left = left
+        self.cap = cap
+        self.tokens: dict[int, int] = {}
+        self.chunks: list[Work] = []
+        self.admitted: list[int] = []
+        self.preempted: list[RequestView] = []
+        self.num_decodes: int | None = None
+        """All decodes advance, and there are this many; None: `tokens` lists who advances."""
 
 
 class Continuous(Policy):
@@ -81,6 +83,7 @@ class Continuous(Policy):
         self._order = order
         self._budget = budget
         self._seats = min(rules.max_num_seqs, rules.max_num_active_seqs or rules.max_num_seqs)
+        self._is_steady = budget.is_constant and order.is_steady
         self._turns: dict[int, int] = {}
         """When each prompt was done, counted; kept where decodes go first, in this order."""
         self._num_turns = 0
@@ -103,11 +106,13 @@ class Continuous(Policy):
 
     def decide(self, view: View, trigger: Trigger = Trigger.START) -> Decision:
         """Return the next step: running requests first, then admissions."""
-        is_settled = self._is_settled(view)
+        is_settled = not len(view.waiting) and self._is_settled(view)
         if is_settled and self._decodes_find_blocks(view):
             return ALL_DECODES if len(view.running) else Decision()
-        budget = self._rules.max_num_batched_tokens if is_settled else self._budget.tokens(view)
-        step = _Step(budget, self._cap(view))
+        rules = self._rules
+        most = rules.max_num_batched_tokens
+        budget = most if is_settled else self._budget.tokens(view)
+        step = _Step(budget, self._cap(view) if rules.long_prefill_token_threshold else most)
         kv = view.kv.scratch()
         if self._order.preemptive:
             self._make_way(view, step, kv)
@@ -119,14 +124,12 @@ class Continuous(Policy):
         for request in step.preempted:
             self._turns.pop(request.id, None)
             self._order.add(request, view)
-        is_steady = is_settled or (self._budget.is_constant and self._order.is_steady)
-        return self._decision(view, step, kv.journal, is_steady)
+        return self._decision(view, step, kv.journal, is_settled or self._is_steady)
 
     def _is_settled(self, view: View) -> bool:
-        """Whether decodes are all there is, and no budget could leave one of them out."""
-        num_decodes = view.running.num_decodes
-        alone = num_decodes == len(view.running) and not len(view.waiting)
-        return alone and self._budget.at_least(num_decodes) >= num_decodes
+        """Whether only decodes run, and no budget could leave one of them out."""
+        number = len(view.running)
+        return view.running.num_decodes == number and self._budget.at_least(number) >= number
 
     def _decodes_find_blocks(self, view: View) -> bool:
         """Whether every decode finds its block, without looking at them; False if unsure."""
@@ -146,8 +149,6 @@ class Continuous(Policy):
     def _cap(self, view: View) -> int:
         """Return the most tokens one request may get in this step."""
         rules = self._rules
-        if not rules.long_prefill_token_threshold:
-            return rules.max_num_batched_tokens
         present = len(view.running) + len(view.waiting)
         if present < 2:
             return rules.max_num_batched_tokens
@@ -196,7 +197,8 @@ class Continuous(Policy):
         for request, tokens in served:
             kv.hold(request, request.computed + tokens)
             step.chunks.append(Work(request.id, tokens))
-            self._note_turn(request, request.computed, tokens)
+            if self._rules.decodes_first:
+                self._note_turn(request, request.computed, tokens)
         step.left, step.num_decodes = left, num_decodes
         return True
 
@@ -221,7 +223,8 @@ class Continuous(Policy):
                     index = running.index(request)
                 step.tokens[request.id] = tokens
                 step.left -= tokens
-                self._note_turn(request, request.computed, tokens)
+                if self._rules.decodes_first:
+                    self._note_turn(request, request.computed, tokens)
             index += 1
 
     def _turn(self, request: RequestView) -> tuple[bool, int]:
@@ -250,42 +253,45 @@ class Continuous(Policy):
 
     def _admit(self, view: View, step: _Step, kv: Scratch) -> None:
         """Admit waiting requests until the first that does not fit."""
-        rules, most = self._rules, self._seats
+        rules, order, seats, left = self._rules, self._order, self._seats, step.left
         num_running = len(view.running) - len(step.preempted)
-        if step.left <= 0 or num_running >= most or not len(view.waiting):
+        if left <= 0 or num_running >= seats or not len(view.waiting):
             return
         # The decodes of an ample step hold their blocks only when the engine runs it, unless it
         # matters which blocks these are.
         is_spared = step.num_decodes is not None and not view.kv.caching
         spare = view.kv.decode_growth if is_spared else 0
-        self._order.begin(view)
-        while step.left > 0 and num_running < most:
-            request = self._order.head
+        order.begin(view)
+        while left > 0 and num_running < seats:
+            request = order.head
             if request is None:
-                return
-            hit = kv.hit(request)
-            tokens = min(request.known - hit.tokens, step.cap)
-            if tokens > step.left and not rules.enable_chunked_prefill:
-                return
-            tokens = min(tokens, step.left)
-            lasting = request.known if rules.reserve_full_isl else hit.tokens + tokens
-            need = view.kv.blocks_for(lasting) - hit.blocks + hit.idle + spare
-            if num_running:
+                break
+            past, hit_blocks, idle_blocks = kv.hit(request)
+            known = request.known
+            tokens = min(known - past, step.cap)
+            if tokens > left and not rules.enable_chunked_prefill:
+                break
+            tokens = min(tokens, left)
+            lasting = known if rules.reserve_full_isl else past + tokens
+            need = view.kv.blocks_for(lasting) - hit_blocks + idle_blocks + spare
+            if num_running and rules.watermark:
                 need += int(rules.watermark * (view.kv.total + 1))
             if need > kv.free:
-                return
+                break
             kv.take(request)
-            kv.hold(request, hit.tokens + tokens)
-            self._order.take()
+            kv.hold(request, past + tokens)
+            order.take()
             step.admitted.append(request.id)
             step.chunks.append(Work(request.id, tokens))
-            step.left -= tokens
+            left -= tokens
             num_running += 1
-            self._note_turn(request, hit.tokens, tokens)
+            if rules.decodes_first:
+                self._note_turn(request, past, tokens)
+        step.left = left
 
     def _note_turn(self, request: RequestView, past: int, tokens: int) -> None:
-        """Note the request if this step completes its prompt."""
-        if self._rules.decodes_first and past < request.prompt_tokens <= past + tokens:
+        """Note the request if this step completes its prompt; decodes go in this order."""
+        if past < request.prompt_tokens <= past + tokens:
             self._num_turns += 1
             self._turns[request.id] = self._num_turns
 
@@ -293,7 +299,9 @@ class Continuous(Policy):
         self, view: View, step: _Step, journal: tuple[KvOp, ...], is_steady: bool
     ) -> Decision:
         """Put a step into words."""
-        preempt = tuple([(r.id, Mode.RECOMPUTE) for r in step.preempted])
+        preempt: tuple[tuple[int, Mode], ...] = ()
+        if step.preempted:
+            preempt = tuple([(r.id, Mode.RECOMPUTE) for r in step.preempted])
         decodes: AllRunning | tuple[int, ...] = ALL_RUNNING
         chunks, any_decode = step.chunks, step.num_decodes
         if any_decode is None:
@@ -306,13 +314,15 @@ class Continuous(Policy):
         steady = is_steady and not preempt and (not chunks or self._goes_on(step))
         until_arrival = not preempt and self._will_settle(view, step)
         plan = Plan(decodes, tuple(chunks), None, Release.PER_REQUEST, steady, until_arrival)
-        return Decision(plan, tuple(step.admitted), preempt=preempt, kv=journal)
+        return Decision(plan, tuple(step.admitted), (), preempt, kv=journal)
 
     def _will_settle(self, view: View, step: _Step) -> bool:
         """Whether nobody waits after this step, and no budget could leave a decode out then."""
-        number = len(view.running) + len(step.admitted)
-        none_waits = len(view.waiting) == len(step.admitted)
-        return none_waits and self._budget.at_least(number) >= number
+        admitted = len(step.admitted)
+        if admitted < len(view.waiting):
+            return False
+        number = len(view.running) + admitted
+        return self._budget.at_least(number) >= number
 
     def _goes_on(self, step: _Step) -> bool:
         """Whether the next piece of the only prompt under way will be as long as this one.

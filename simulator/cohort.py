@@ -49,12 +49,15 @@ class Member(CohortRequest):
         """When the newest token was delivered."""
         return self._cohort.late.get(self.id, self._cohort.last_token)
 
-    def exit(self) -> None:
+    def exit(self, last_token: float | None) -> None:
         """Stop being a member; keep what was reached."""
-        reached = self.computed, self.generated, self.known, self.last_token
+        steps = self._cohort.clock - self._joined
         request: CohortRequest = self
         request.__class__ = CohortRequest
-        request.computed, request.generated, request.known, request.last_token = reached
+        request.computed += steps
+        request.generated += steps
+        request.known += steps
+        request.last_token = last_token
 
 
 class Cohort:
@@ -157,14 +160,15 @@ class Cohort:
 
     def leave(self, request: Member) -> None:
         """Let a member go, with everything it reached."""
+        rid = request.id
+        request.exit(self.late.pop(rid, self.last_token))
         computed = request.computed
         self.context_tokens -= computed + 1
         self.num_rows -= request.size
-        del self.members[request.id], self._end_of[request.id]
+        del self.members[rid]
+        self._end_of.pop(rid, None)
         slot = (self.clock - computed) % len(self.due)
         self.due[slot] -= self._kv.settle(request, request.order, slot)
-        request.exit()
-        self.late.pop(request.id, None)
 
     def dissolve(self) -> None:
         """Let everyone go."""
@@ -217,10 +221,10 @@ class Cohort:
 
     def ended(self) -> list[Member]:
         """Return the members that have all their tokens."""
-        if not self._ends or self._ends[0][0] > self.clock:
-            return []
-        done: dict[int, Member] = {}
-        while self.next_end == self.clock:
-            rid = heappop(self._ends)[2]  # there twice if it left and came back between steps
-            done[rid] = self.members[rid]
-        return list(done.values())
+        ends, done = self._ends, list[Member]()
+        while ends and ends[0][0] <= self.clock:
+            end, _, rid = heappop(ends)
+            if self._end_of.get(rid) == end:  # else it left before, and perhaps came back
+                del self._end_of[rid]
+                done.append(self.members[rid])
+        return done

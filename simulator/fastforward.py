@@ -48,7 +48,7 @@ class FastEngine(Engine):
             else:
                 yield At(env, end - env.now, STEP_DONE)
             self._end(work, plan)
-            if env.peek() <= env.now:  # other events of this moment come first
+            if env.peek() <= end:  # other events of this moment come first
                 yield At(env, 0.0, DECIDE)
             if not self._is_foretold(decision, plan):
                 return
@@ -65,7 +65,7 @@ class FastEngine(Engine):
             if not number:
                 self._release = None
                 return False
-            if number == self.running.num_decodes and self._all_advance():
+            if number == len(self._cohort.members) and self._all_advance():
                 self._together, self._stands = True, False
                 return True
         self._happened |= Happened.STEP_DONE
@@ -117,8 +117,8 @@ class FastEngine(Engine):
                 return None
             total, need = len(self._cohort.members), self._cohort.growth
         for rid, tokens in plan.chunks:
-            request = self.running.get(rid)
-            if request is None or request.is_decode or not 1 <= tokens <= request.remaining:
+            request = self.running.partial(rid)
+            if request is None or not 1 <= tokens <= request.known - request.computed:
                 return None
             total += tokens
             need += self.kv.need(request, tokens)
@@ -142,18 +142,18 @@ class FastEngine(Engine):
         """Make every running decode a member; False if one cannot be."""
         if len(self._cohort.members) == self.running.num_decodes:
             return True
-        return all(self._join(r) for r in self.running if r.is_decode)
+        members = self._cohort.members
+        return all(r.id in members or self._join(r) for r in self.running if r.is_decode)
 
     def _join(self, request: Request) -> bool:
         """Let a decode join the cohort; False if it cannot."""
-        if isinstance(request, Member):
-            return True
         assert isinstance(request, CohortRequest)
         return self._cohort.join(request, self._output_tokens[request.id])
 
     def _decode_growth(self) -> int:
-        if len(self._cohort) == self.running.num_decodes:
-            return self._cohort.growth
+        cohort = self._cohort
+        if len(cohort.members) == self.running.num_decodes:
+            return cohort.growth
         return super()._decode_growth()
 
     def _context_tokens(self) -> int:
@@ -298,17 +298,18 @@ class FastEngine(Engine):
         if not self._together:
             super()._end(listed, plan)
             return
-        gaps = self._advance(self._env.now, plan)
+        now, cohort = self._env.now, self._cohort
+        gaps = self._advance(now, plan)
         sampled: list[Request] = []
         if listed:
             sampled = self._compute(listed)
             if plan.release is Release.PER_REQUEST:
                 self._deliver(sampled, gaps)
         elif gaps:
-            self._tell_gaps(self._env.now, gaps)
+            self._tell_gaps(now, gaps)
         complete: list[Request] = []
-        for member in self._cohort.ended():
-            self._cohort.leave(member)
+        for member in cohort.ended():
+            cohort.leave(member)
             complete.append(member)
         for request in sampled:
             if self._is_complete(request):

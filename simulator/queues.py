@@ -51,6 +51,8 @@ class RunningList:
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
         self._partials: dict[int, Request] = {}
+        self.partial = self._partials.get
+        """Returns the request of that number if it runs and is not a decode, else None."""
 
     def __len__(self) -> int:
         return len(self._requests)
