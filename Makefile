@@ -1,6 +1,6 @@
 # make demo    set up and run the main job          make lint      format, lint, types, imports
 # make test    set up and run the tests             make test-all  the slow ones too
-# make bench   measure speed                        make lock      renew constraints.txt
+# make bench   measure speed (an hour)              make lock      renew constraints.txt
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,7 +42,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 bench: setup
-	$(BIN)/python -m pytest benchmarks --benchmark-only -m "" -p no:xdist
+	mkdir -p results
+	$(BIN)/python -m pytest benchmarks --benchmark-only -m "" -p no:xdist --benchmark-json results/bench.json
+	$(BIN)/python scripts/bench_table.py results/bench.json
 
 lock: setup
 	$(BIN)/python -m pip install --quiet uv

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies import POLICIES
 from simulator.cost import StepWork, TableSpec
 from simulator.cost.compiled import compile_tables
 from simulator.cost.spec import FixedSpec
@@ -107,6 +108,14 @@ def test_cost_of_a_step_by_batch_size(benchmark: Bench, batch: int) -> None:
 
 def test_overload(benchmark: Bench) -> None:
     benchmark.pedantic(simulate, (conversations(30_000, 500.0),), rounds=1)
+
+
+@pytest.mark.parametrize("rate", [8.0, 100.0])
+@pytest.mark.parametrize("kind", [cls.model_fields["kind"].default for cls in POLICIES])
+def test_policies_on_the_same_load(benchmark: Bench, kind: str, rate: float) -> None:
+    run = conversations(3_000, rate, kind=kind)
+    result = benchmark.pedantic(simulate, (run,), rounds=1)
+    benchmark.extra_info["num_steps"] = result.metrics["num_steps"]
 
 
 @pytest.mark.parametrize("code", ["import simulator", "import simulator.run"])

@@ -41,6 +41,8 @@ _TRIGGERS = tuple(Trigger(bits) for bits in range(2 * Happened.CANCEL))
 """Triggers by their bits."""
 
 
+_PLAN = (Plan, type(None))
+
 _NO_CHANGE = Decision()[1:]
 """The lists of a decision that moves nobody."""
 
@@ -131,8 +133,7 @@ class Engine(Replica):
             yield At(self._env, 0.0, DECIDE)
 
     def _check_type(self, decision: object) -> None:
-        plan = decision.plan if isinstance(decision, Decision) else decision
-        if not isinstance(decision, Decision) or not (plan is None or isinstance(plan, Plan)):
+        if not isinstance(decision, Decision) or not isinstance(decision.plan, _PLAN):
             raise RuleBroken(self._where(f"decide returned {decision!r}, not a Decision"))
 
     def _sleep(self) -> Signal:

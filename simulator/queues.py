@@ -93,6 +93,10 @@ class RunningList:
         """Whether the running request is not a decode."""
         return rid in self._partials
 
+    def caught_up(self, request: Request) -> None:
+        """Let a request that got a new token count as a decode."""
+        self._partials.pop(request.id, None)
+
     def refresh(self, request: Request) -> None:
         """Let a request that has computed tokens count as a decode if it has caught up."""
         if request.id in self._partials and request.is_decode:

@@ -245,7 +245,9 @@ class Replica:
                 if caching:
                     self.kv.learn(request)
                 sampled.append(request)
-            self.running.refresh(request)
+                self.running.caught_up(request)
+            else:
+                self.running.refresh(request)
         return sampled
 
     def _is_complete(self, request: Request) -> bool:
