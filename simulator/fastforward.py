@@ -11,7 +11,7 @@ from simpy.events import Event, Process
 
 from policies.base import ALL_DECODES, ALL_RUNNING, Decision, KvOp, Plan, Release
 from simulator.clock import DECIDE, STEP_DONE, TICKS_PER_SECOND, At
-from simulator.cohort import Cohort, CohortRequest, Member
+from simulator.cohort import Cohort, CohortRequest
 from simulator.cohort_ledgers import CachedCohortLedger, CohortLedger
 from simulator.cost.base import StepWork
 from simulator.decode_run import eventless_steps, times_runs
