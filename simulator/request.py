@@ -73,16 +73,10 @@ class Request:
     )
 
     def __init__(self, spec: RequestSpec) -> None:
-        self.id = spec.id
-        self.arrival = to_grid(spec.arrival)
-        self.prompt_tokens = spec.prompt_tokens
-        self.max_tokens = spec.max_tokens
-        self.priority = spec.priority
-        self.tenant = spec.tenant
-        self.size = spec.size
-        self.ttft_slo = spec.ttft_slo
-        self.tpot_slo = spec.tpot_slo
-        self.deadline = spec.deadline
+        self.id, arrival, self.prompt_tokens, _, self.max_tokens = spec[:5]
+        self.arrival = to_grid(arrival)
+        self.priority, self.tenant, self.size = spec[5:8]
+        self.ttft_slo, self.tpot_slo, self.deadline = spec[8:11]
         self.segments: Sequence[Segment] | None = None
         """What the prompt is made of; None: it is like no other."""
         self.state = State.WAITING

@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from operator import attrgetter
@@ -318,7 +317,7 @@ def _draw_rows(rng: np.random.Generator) -> Rows:
 
 def _alter(rows: Rows, rng: np.random.Generator) -> list[Rows]:
     """Give other output lengths to all requests, and to one alone."""
-    other = [replace(row, output_tokens=row.output_tokens % row.max_tokens + 1) for row in rows]
+    other = [row._replace(output_tokens=row.output_tokens % row.max_tokens + 1) for row in rows]
     one = int(rng.integers(len(rows)))
     return [other, [*rows[:one], other[one], *rows[one + 1 :]]]
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from functools import partial
 from hashlib import sha256
 from itertools import repeat
 from types import MappingProxyType
@@ -35,7 +35,10 @@ OPTIONAL: Final[Mapping[str, DTypeLike]] = MappingProxyType(
 """Further columns that reach the requests, and their types; NaN stands for none."""
 
 
-_DEFAULTS: Final = {field.name: field.default for field in fields(RequestSpec)}
+_DEFAULTS: Final = RequestSpec._field_defaults
+
+_unchecked: Final = partial(tuple.__new__, RequestSpec)
+"""Makes a request of a row of columns that have been checked."""
 
 _CHUNK: Final = 65_536
 """Requests made from the columns at a time."""
@@ -133,7 +136,9 @@ def to_requests(table: Mapping[str, Column], chains: Chains | None) -> Iterator[
         others = [_optional(table.get(name), name, rows) for name in OPTIONAL]
         if chains is not None:
             others += [map(chains.__getitem__, rows), repeat(chains.block_size)]
-        yield from map(RequestSpec, rows, *main, *others)
+        else:
+            others += [repeat(()), repeat(0)]
+        yield from map(_unchecked, zip(rows, *main, *others, strict=False))
 
 
 def _optional(column: Column | None, name: str, rows: range) -> Iterable[Any]:

@@ -1,7 +1,6 @@
 """The seam between a workload and the simulation: requests now, and requests that follow."""
 
 from collections import deque
-from dataclasses import replace
 from typing import Protocol
 
 from workloads.errors import WorkloadError
@@ -103,4 +102,4 @@ class CappedSource:
         if not self._waiting:
             return []
         request = self._waiting.popleft()
-        return [request if request.arrival >= time else replace(request, arrival=time)]
+        return [request if request.arrival >= time else request.at(time)]

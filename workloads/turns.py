@@ -1,7 +1,6 @@
 """Conversations and users: the next request waits for the answer to the one before."""
 
 from collections import defaultdict
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -70,7 +69,7 @@ class TurnSource:
             return []
         request, think = self._waiting.pop(follower), self._think[follower]
         arrival = time + think if think == think else max(time, request.arrival)
-        return [replace(request, arrival=arrival)]
+        return [request.at(arrival)]
 
 
 def _followers(trace: Trace) -> dict[int, int]:
