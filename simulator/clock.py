@@ -5,7 +5,8 @@ exact in double precision up to 2^23 s (97 days), so the same instants come out 
 added up, and Little's law holds to the last bit.
 """
 
-from math import ceil
+from math import ceil, inf
+from operator import attrgetter
 from typing import Final
 
 from simpy.core import Environment
@@ -49,9 +50,20 @@ def up_to_grid(seconds: float) -> float:
 class Clock(Environment):
     """SimPy's environment, in which time can also pass without an event."""
 
-    def pass_to(self, time: float) -> None:
-        """Go to a time before which nothing is due; cheaper than an event at that time."""
+    now = property(attrgetter("_now"), doc="Seconds from the start of the run.")
+
+    def peek(self) -> float:
+        """Return the time of the next event; infinity if there is none."""
+        queue = self._queue
+        return queue[0][0] if queue else inf
+
+    def pass_to(self, time: float) -> bool:
+        """Go to a time unless something is due by then; cheaper than an event at that time."""
+        queue = self._queue
+        if queue and queue[0][0] <= time:
+            return False
         self._now = time
+        return True
 
 
 class At(Event):

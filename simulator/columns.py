@@ -1,6 +1,5 @@
 """Tables that grow a row at a time: new rows as tuples, many rows as columns."""
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -62,10 +61,7 @@ class RowStore:
 
     def columns(self, more: Sequence[Sequence[object]] = ()) -> Columns:
         """Return what is kept of the table, with further rows at its end."""
-        blocks = [*self._blocks, self._block([*self._rows, *more])]
-        if len(blocks) == 1:
-            return blocks[0]
-        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        return joined([*self._blocks, self._block([*self._rows, *more])])
 
 
 class NumberStore:
@@ -81,26 +77,37 @@ class NumberStore:
 
     def __init__(self, types: Mapping[str, type], sink: Sink | None = None) -> None:
         self._types = types
-        codes = {"f": "d", "i": "q"}
-        self.arrays: list[array[Any]] = [
-            array(codes[np.dtype(dtype).kind]) for dtype in types.values()
-        ]
-        """The columns; whoever appends to one appends to all, and then calls `settle`."""
-        self._sink = sink
+        self.lists: list[list[Any]] = [[] for _ in types]
+        """The newest rows by column; who lengthens one lengthens all, and settles them."""
+        self._blocks: list[Columns] = []
+        self._keep = self._blocks.append if sink is None else sink
 
     def settle(self) -> None:
-        """Hand rows to the sink once they are many."""
-        if self._sink is not None and len(self.arrays[0]) >= BLOCK:
-            self._sink(self.columns())
-            for column in self.arrays:
-                del column[:]
+        """Put the newest rows into a block."""
+        self._keep(self._block())
+        for column in self.lists:
+            column.clear()
+
+    def _block(self) -> Columns:
+        columns = zip(self._types.items(), self.lists, strict=True)
+        return {name: np.array(column, dtype) for (name, dtype), column in columns}
 
     def columns(self) -> Columns:
         """Return what is kept of the table."""
-        return {
-            name: np.array(column, dtype)
-            for (name, dtype), column in zip(self._types.items(), self.arrays, strict=True)
-        }
+        return joined([*self._blocks, self._block()])
+
+
+def joined(blocks: Sequence[Columns]) -> Columns:
+    """Return blocks of one table as one.
+
+    Examples
+    --------
+    >>> joined([{"n": np.arange(2)}, {"n": np.arange(1)}])["n"].tolist()
+    [0, 1, 0]
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def as_columns(rows: Sequence[Sequence[object]], types: Mapping[str, type]) -> Columns:

@@ -206,7 +206,7 @@ class Engine(Replica):
         """Check the lists of a decision and move the requests that they name."""
         check_lists(decision, self.waiting, self.running, self.swapped)
         for rid, reason in decision.reject:
-            self._turn_away(self._take(rid), reason)
+            self._turn_away(self.waiting.pop(rid), reason)
         if decision.kv:
             self._repeat(decision.kv)
         for rid, mode in decision.preempt:
@@ -215,7 +215,7 @@ class Engine(Replica):
             self._swap_in(rid)
         reserve = dict(decision.reserve)
         for rid in decision.admit:
-            self._admit(self._take(rid), reserve.get(rid, 0))
+            self._admit(self.waiting.pop(rid), reserve.get(rid, 0))
         limit = self._policy.limits.max_num_seqs
         if limit is not None and len(self.running) > limit:
             raise RuleBroken(f"{len(self.running)} requests run, max_num_seqs is {limit}")

@@ -43,9 +43,7 @@ class FastEngine(Engine):
             plan = decision.plan
             assert plan is not None
             end = self._begin(work, decision)
-            if end < env.peek():
-                env.pass_to(end)
-            else:
+            if not env.pass_to(end):
                 yield At(env, end - env.now, STEP_DONE)
             self._end(work, plan)
             if env.peek() <= end:  # other events of this moment come first

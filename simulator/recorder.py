@@ -1,12 +1,13 @@
 """Turns what happens in a run into three tables of plain columns: requests, steps, gaps."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 
 from policies.base import Decision, Mode, Trigger
 from simulator.clock import TICKS_PER_SECOND
-from simulator.columns import Columns, NumberStore, RowStore, Sink
+from simulator.columns import BLOCK, Columns, NumberStore, RowStore, Sink
 from simulator.observer import Observer, StepRecord
 from simulator.request import Outputs, Request, State
 
@@ -32,6 +33,28 @@ REQUEST_COLUMNS = {
     "replica": np.int64,
 }
 """Columns of the requests table. Times not reached are NaN."""
+
+_ATTRIBUTES = {
+    "request_id": "id",
+    "arrival_s": "arrival",
+    "first_scheduled_s": "first_scheduled",
+    "first_token_s": "first_token",
+    "last_token_s": "last_token",
+    "finish_s": "finish",
+    "output_tokens": "generated",
+    "num_preemptions": "preemptions",
+    "num_swaps": "swaps",
+    "state": "state._value_",
+}
+"""Attributes of a request that are not called like their columns."""
+_REQUEST_FIELDS = {
+    name: dtype
+    for name, dtype in REQUEST_COLUMNS.items()
+    if name not in ("target_output_tokens", "replica")
+}
+"""What is recorded of a request when it leaves."""
+_recorded = attrgetter(*[_ATTRIBUTES.get(name, name) for name in _REQUEST_FIELDS])
+_LEFT = {state.value for state in (State.FINISHED, State.REJECTED, State.ABORTED)}
 
 STEP_COLUMNS = {
     "replica": np.int64,
@@ -92,7 +115,7 @@ class TableRecorder(Observer):
         self._output_tokens = output_tokens
         self._replica = replica
         take = sinks or {}
-        self._requests = RowStore(REQUEST_COLUMNS, None, take.get("requests"))
+        self._requests = RowStore(_REQUEST_FIELDS, self._request_columns, take.get("requests"))
         self._steps = RowStore(_RECORDED, self._step_columns, take.get("steps"))
         self._gaps = NumberStore(GAP_COLUMNS, take.get("gaps"))
         self._run: StepRecord | None = None
@@ -110,30 +133,31 @@ class TableRecorder(Observer):
 
     def on_gaps(self, now: float, gaps: dict[float, int]) -> None:
         """Add rows to the gaps table."""
-        times, lengths, counts = self._gaps.arrays
+        times, lengths, counts = self._gaps.lists
         for gap in sorted(gaps) if len(gaps) > 1 else gaps:
             times.append(now)
             lengths.append(gap)
             counts.append(gaps[gap])
-        self._gaps.settle()
+        if len(times) >= BLOCK:
+            self._gaps.settle()
 
     def on_gap_run(self, times: Sequence[float], gaps: Sequence[float], count: int) -> None:
         """Add a row for each step."""
-        columns = self._gaps.arrays
-        columns[0].extend(times)
-        columns[1].extend(gaps)
-        columns[2].extend([count] * len(times))
+        columns = self._gaps.lists
+        columns[0] += times
+        columns[1] += gaps
+        columns[2] += [count] * len(times)
 
     def on_leave(self, request: Request, now: float) -> None:
         """Add a row to the requests table."""
-        self._requests.append(self._row(request))
+        self._requests.append(_recorded(request))
 
     def tables(self, unfinished: Iterable[Request] = ()) -> dict[str, Columns]:
         """Return what is kept of the tables.
 
         Requests that never left are rows too, without a finish time.
         """
-        requests = self._requests.columns([self._row(request) for request in unfinished])
+        requests = self._requests.columns([_recorded(request) for request in unfinished])
         order = np.argsort(requests["request_id"], kind="stable")
         return {
             "requests": {name: column[order] for name, column in requests.items()},
@@ -150,29 +174,17 @@ class TableRecorder(Observer):
         }
         return {name: {**recorded, **derived}[name] for name in STEP_COLUMNS}
 
-    def _row(self, request: Request) -> tuple[object, ...]:
-        left = request.state in (State.FINISHED, State.REJECTED, State.ABORTED)
-        return (
-            request.id,
-            request.arrival,
-            request.first_scheduled,
-            request.first_token,
-            request.last_token,
-            request.finish,
-            request.prompt_tokens,
-            request.generated if request.first_token is not None else 0,
-            self._output_tokens[request.id],
-            request.max_tokens,
-            request.recomputed_tokens,
-            request.cached_tokens,
-            request.preemptions,
-            request.swaps,
-            request.priority,
-            request.tenant,
-            request.state.value if left else "unfinished",
-            request.reject_reason,
-            self._replica,
-        )
+    def _request_columns(self, recorded: Columns) -> Columns:
+        ids = recorded["request_id"].tolist()
+        states: list[str] = recorded["state"].tolist()
+        outputs, began = self._output_tokens, ~np.isnan(recorded["first_token_s"])
+        derived: Columns = {
+            "output_tokens": recorded["output_tokens"] * began,
+            "target_output_tokens": np.array([outputs[rid] for rid in ids], np.int64),
+            "state": np.array([s if s in _LEFT else "unfinished" for s in states], np.str_),
+            "replica": np.full(len(ids), self._replica, np.int64),
+        }
+        return {name: {**recorded, **derived}[name] for name in REQUEST_COLUMNS}
 
 
 def merge_tables(replicas: Sequence[dict[str, Columns]]) -> dict[str, Columns]:

@@ -165,14 +165,8 @@ class Replica:
             if request.is_decode:
                 self.kv.hold(request.id, request.computed + 1)
 
-    def _take(self, rid: int) -> Request:
-        request = self.waiting.pop(rid)
-        assert request is not None, "checked by check_lists"
-        return request
-
     def _preempt(self, rid: int, mode: Mode) -> None:
-        request = self.running.get(rid)
-        assert request is not None, "checked by check_lists"
+        request = self.running[rid]
         self._stop(request)
         if mode is Mode.SWAP:
             self._swap_out(request)
@@ -214,7 +208,7 @@ class Replica:
             request = self.swapped.pop(rid)
             self.swap.drop(rid)
         else:
-            request = self.waiting.pop(rid)
+            request = self.waiting.pop(rid, None)
         if request is not None:  # else it has left by itself
             request.state = State.ABORTED
             self._leave(request)

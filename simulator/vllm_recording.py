@@ -271,7 +271,7 @@ class _Feeder(Observer):
         line = self._line
         if not self.engine.unfinished() and not line["ab"]:
             return
-        waiting = list(self.engine.waiting)
+        waiting = list(self.engine.waiting.values())
         if self._config["policy"] == "priority":
             waiting.sort(key=lambda r: (r.priority, r.arrival, r.id))
         requests = self._requests

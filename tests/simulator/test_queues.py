@@ -36,7 +36,7 @@ def test_taking_one_out_leaves_the_order_of_the_others() -> None:
     taken = queue.pop(1)
     assert taken is not None
     assert taken.id == 1
-    assert queue.pop(1) is None
+    assert queue.pop(1, None) is None
     assert (ids(queue), len(queue), 1 in queue, 2 in queue) == ([0, 2, 3], 3, False, True)
     queue.append(taken)
     assert ids(queue) == [0, 2, 3, 1]
